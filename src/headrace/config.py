@@ -1,0 +1,235 @@
+"""Settings, one frozen value per capability. This is the only module that reads the environment.
+
+Every field has a safe default and is checked when the value is made, so that a wrong setting stops the
+program before it has opened a file or a socket. `docs/reference/settings.md` lists every field; a test
+keeps that page complete.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Literal
+
+from headrace.errors import ConfigError
+
+Durability = Literal["sync", "os"]
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+
+TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""What Kafka allows in a topic's name. `.` and `..` match and are refused on their own."""
+
+
+def default_bootstrap() -> str:
+    """The broker that clients and commands talk to when none is named (HEADRACE_BOOTSTRAP)."""
+    return os.environ.get("HEADRACE_BOOTSTRAP", "127.0.0.1:9092")
+
+
+def default_data_dir() -> Path:
+    """Where the broker and the pipelines keep their data (HEADRACE_DATA)."""
+    return Path(os.environ.get("HEADRACE_DATA", ".headrace"))
+
+
+def default_cache_dir() -> Path:
+    """Where downloaded jars are kept between runs (HEADRACE_CACHE)."""
+    if explicit := os.environ.get("HEADRACE_CACHE"):
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "headrace"
+
+
+def default_jars_dir() -> Path | None:
+    """A directory of connector jars to use instead of downloading them (HEADRACE_JARS)."""
+    explicit = os.environ.get("HEADRACE_JARS")
+    return Path(explicit) if explicit else None
+
+
+def java_home() -> Path | None:
+    """JAVA_HOME, where it is set."""
+    explicit = os.environ.get("JAVA_HOME")
+    return Path(explicit) if explicit else None
+
+
+def check_topic_name(name: str) -> str:
+    """Return the name, or say what is wrong with it."""
+    if not TOPIC_NAME.fullmatch(name) or name in {".", ".."}:
+        raise ConfigError(
+            f"{name!r} is not a topic name: use 1 to 249 of the characters a-z A-Z 0-9 . _ - (not . or ..)"
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a server listens, or where a client finds it."""
+
+    host: str
+    port: int
+
+    def __post_init__(self) -> None:
+        _require(bool(self.host), "an address needs a host, such as 127.0.0.1:9092")
+        _require(0 <= self.port <= 65535, f"{self.port} is not a port: use 0 to 65535 (0 picks a free one)")
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read `host:port`, with an IPv6 host in brackets: `[::1]:9092`."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not port.isdecimal():
+            raise ConfigError(f"{text!r} is not an address: write host:port, such as 127.0.0.1:9092")
+        return cls(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How partitions are kept on disk."""
+
+    segment_bytes_max: int = 1 * GIB
+    """A segment file that would grow past this is closed and a new one begun."""
+    index_interval_bytes: int = 4 * KIB
+    """How many bytes of batches lie between two entries of a segment's sparse indexes."""
+
+    def __post_init__(self) -> None:
+        _require(self.segment_bytes_max >= KIB, "segment_bytes_max must be at least 1024")
+        _require(self.segment_bytes_max < 2 * GIB, "segment_bytes_max must stay below 2 GiB, as in Kafka")
+        _require(self.index_interval_bytes >= 1, "index_interval_bytes must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """How the broker serves clients."""
+
+    listen: Address = field(default_factory=lambda: Address("127.0.0.1", 9092))
+    """Where the broker listens. Loopback only: there is no authentication yet."""
+    data_dir: Path = field(default_factory=default_data_dir)
+    """Where the log is kept: mode 0700, locked by one process."""
+    durability: Durability = "sync"
+    """`sync`: an acknowledgement with acks=all means on disk. `os`: in the page cache, as Kafka does."""
+    log: LogConfig = field(default_factory=LogConfig)
+    """How partitions are kept on disk."""
+    auto_create_topics: bool = True
+    """Whether producing to an unknown topic, or asking for its metadata, creates it."""
+    default_partition_count: int = 1
+    """How many partitions a topic gets when nobody says."""
+    topic_count_max: int = 10_000
+    """Creating more topics is refused."""
+    partition_count_max: int = 20_000
+    """Creating more partitions, over all topics, is refused."""
+    connection_count_max: int = 1_000
+    """Further connections are closed at once."""
+    frame_bytes_max: int = 100 * MIB
+    """A request that says it is larger closes its connection before anything is allocated."""
+    in_flight_bytes_max: int = 256 * MIB
+    """Requests read but not answered, over all connections; reading stops above it."""
+    message_bytes_max: int = 16 * MIB
+    """A record batch larger than this is refused with MESSAGE_TOO_LARGE."""
+    fetch_bytes_max: int = 64 * MIB
+    """The most that one fetch answers with, whatever the client asks for."""
+    fetch_wait_ms_max: int = 30_000
+    """The longest that a fetch waits for data, whatever the client asks for."""
+    session_timeout_ms_min: int = 1_000
+    """The shortest session timeout that a group member may ask for."""
+    session_timeout_ms_max: int = 1_800_000
+    """The longest session timeout that a group member may ask for."""
+    group_initial_rebalance_delay_ms: int = 0
+    """How long an empty group waits for more members before its first assignment."""
+
+    def __post_init__(self) -> None:
+        _require(
+            self.listen.is_loopback,
+            f"refusing to listen on {self.listen}: the broker has no authentication yet, so it only "
+            "listens on loopback; use 127.0.0.1",
+        )
+        _require(self.durability in {"sync", "os"}, f"durability is {self.durability!r}: use sync or os")
+        _require(self.default_partition_count >= 1, "default_partition_count must be at least 1")
+        _require(self.message_bytes_max <= self.frame_bytes_max, "message_bytes_max is above frame_bytes_max")
+        _require(
+            self.frame_bytes_max <= self.in_flight_bytes_max, "frame_bytes_max is above in_flight_bytes_max"
+        )
+        _require(
+            self.session_timeout_ms_min <= self.session_timeout_ms_max,
+            "session_timeout_ms_min is above session_timeout_ms_max",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleConfig:
+    """What the web page shows, and where it is served."""
+
+    listen: Address = field(default_factory=lambda: Address("127.0.0.1", 8500))
+    """Where the page is served. Loopback only: there is no authentication yet."""
+    bootstrap: str = field(default_factory=default_bootstrap)
+    """The broker whose topics are shown."""
+    alerts_topic: str = "fraud-alerts"
+    """The topic whose records appear on the page as they come."""
+    input_topic: str = "transactions"
+    """The topic whose rate is shown beside the alerts'."""
+    recent_alert_count_max: int = 200
+    """How many alerts a page that has just opened is given."""
+    viewer_count_max: int = 100
+    """Further pages are refused with 503."""
+    viewer_backlog_max: int = 1_000
+    """A page that falls further behind is cut off; the browser reconnects by itself."""
+
+    def __post_init__(self) -> None:
+        _require(
+            self.listen.is_loopback,
+            f"refusing to listen on {self.listen}: the page has no authentication yet, so it is only "
+            "served on loopback; use 127.0.0.1",
+        )
+        check_topic_name(self.alerts_topic)
+        check_topic_name(self.input_topic)
+        _require(self.recent_alert_count_max >= 1, "recent_alert_count_max must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamsConfig:
+    """How pipelines run."""
+
+    bootstrap: str = field(default_factory=default_bootstrap)
+    """The broker, or the Kafka cluster, that pipelines read and write."""
+    master: str | None = None
+    """Spark's master. None runs Spark in this process with as many task slots as the pipelines need."""
+    data_dir: Path = field(default_factory=default_data_dir)
+    """Checkpoints are kept below it."""
+    cache_dir: Path = field(default_factory=default_cache_dir)
+    """Connector jars are kept below it."""
+    jars_dir: Path | None = field(default_factory=default_jars_dir)
+    """A directory of connector jars to use instead of downloading them."""
+    shuffle_partition_count: int = 2
+    """How many partitions keyed state has. Fixed by a pipeline's first checkpoint."""
+    realtime_batch_s: int = 300
+    """How long a batch of real-time mode lasts: state is checkpointed, and latency dips, once a batch."""
+
+    def __post_init__(self) -> None:
+        _require(bool(self.bootstrap), "bootstrap is empty: name a broker, such as 127.0.0.1:9092")
+        _require(self.shuffle_partition_count >= 1, "shuffle_partition_count must be at least 1")
+        _require(self.realtime_batch_s >= 5, "realtime_batch_s must be at least 5, Spark's own minimum")
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """One directory per pipeline lies below it."""
+        return self.data_dir / "checkpoints"
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)

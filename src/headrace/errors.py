@@ -1,0 +1,79 @@
+"""Everything Headrace raises on purpose.
+
+    HeadraceError
+    ├── UsageError               you asked for something that can't be; the message says what to do
+    │   ├── ConfigError          a setting, an option or an environment variable has a bad value
+    │   ├── SetupError           the machine lacks something: Java, connector jars, an extra
+    │   ├── PipelineError        a pipeline is defined or called in a way that can't run
+    │   └── DataDirectoryInUse   another process owns the data directory
+    └── FaultError               the other side, the disk or a child process is wrong
+        ├── StorageError         the disk failed; nothing after the last acknowledgement is promised
+        │   └── CorruptBatch     bytes on disk or on the wire don't match their checksum or layout
+        ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
+        ├── BrokerUnavailable    no broker answers at the address
+        └── ChildFailed          a supervised process ended and may not be started again
+
+`retriable` says whether the same call may succeed later with nothing changed. `definite` says whether
+the operation certainly did not happen; after an error that is not definite, it may have.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """The root of all errors that Headrace raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+    definite: ClassVar[bool] = True
+
+
+class UsageError(HeadraceError):
+    """You asked for something that can't be."""
+
+
+class ConfigError(UsageError):
+    """A setting, an option or an environment variable has a bad value."""
+
+
+class SetupError(UsageError):
+    """The machine lacks something that this command needs."""
+
+
+class PipelineError(UsageError):
+    """A pipeline is defined or called in a way that can't run."""
+
+
+class DataDirectoryInUse(UsageError):
+    """Another process owns the data directory."""
+
+
+class FaultError(HeadraceError):
+    """The other side, the disk or a child process is wrong."""
+
+
+class StorageError(FaultError):
+    """The disk failed. Whether the last write happened is not known."""
+
+    definite = False
+
+
+class CorruptBatch(StorageError):
+    """Bytes don't match their checksum or their layout."""
+
+    definite = True
+
+
+class ProtocolError(FaultError):
+    """A peer sent bytes that are not the protocol."""
+
+
+class BrokerUnavailable(FaultError):
+    """No broker answers at the address."""
+
+    retriable = True
+
+
+class ChildFailed(FaultError):
+    """A supervised process ended and may not be started again."""
