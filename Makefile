@@ -1,0 +1,49 @@
+# The two commands that matter: `make demo` and `make test`. Both set up a fresh machine first.
+PYTHON ?= python3
+BIN := .venv/bin
+SECONDS ?=
+PYTEST_ARGS ?=
+
+.PHONY: help setup venv demo test test-fast lint format bench lock wheel clean
+
+help:  ## Show what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
+
+venv:
+	@$(PYTHON) scripts/bootstrap.py
+
+setup: venv  ## Set up this machine: virtual environment, Java, connector jars
+	@$(BIN)/headrace setup
+
+demo: setup  ## Run the fraud demo and its page; SECONDS=60 stops after a minute
+	@$(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS))
+
+test: setup  ## Run all tests
+	@$(PYTHON) scripts/ensure_chromium.py
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+test-fast: venv  ## Run the tests that need no Spark and no browser
+	$(BIN)/pytest -m "not spark and not browser and not demo" $(PYTEST_ARGS)
+
+lint: venv  ## Check style, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv  ## Rewrite the code in house style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
+	$(BIN)/python bench/realtime_latency.py
+
+lock: venv  ## Choose the newest allowed versions anew and write them to requirements.lock
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --all-extras --group dev \
+		--python-version 3.11 --no-header --no-annotate pyproject.toml -o requirements.lock
+
+wheel: venv  ## Build the wheel into dist/
+	$(BIN)/uv build --wheel --quiet
+
+clean:  ## Remove what was made, the virtual environment included
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
