@@ -1,0 +1,1 @@
+"""The command line: builds the objects and wires them, nothing else."""

@@ -1,0 +1,35 @@
+"""`headrace broker`: the broker alone, in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.broker import run_broker
+from headrace.cli.output import out
+from headrace.config import Address, BrokerConfig, Durability, default_data_dir
+
+
+def broker(
+    data: Annotated[Path, typer.Option(default_factory=default_data_dir, help="Where the log is kept.")],
+    listen: Annotated[str, typer.Option(help="Where to listen; port 0 picks a free one.")] = "127.0.0.1:9092",
+    durability: Annotated[
+        Durability,
+        typer.Option(help="sync: acknowledged means on disk. os: in the page cache, as Kafka does."),
+    ] = "sync",
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of topics that clients create.")] = 1,
+) -> None:
+    """Run the broker until Ctrl-C. Any Kafka client can use it."""
+    config = BrokerConfig(
+        listen=Address.parse(listen),
+        data_dir=data,
+        durability=durability,
+        default_partition_count=partitions,
+    )
+    run_broker(config, lambda address: _announce(address, config))
+
+
+def _announce(address: Address, config: BrokerConfig) -> None:
+    out.print(f"broker listening on {address}, data in {config.data_dir}, durability {config.durability}")

@@ -1,0 +1,89 @@
+"""Kafka clients for the commands. They speak the protocol only, so any Kafka cluster will do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Annotated, Final, TypeVar
+
+import typer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from headrace.config import default_bootstrap
+from headrace.errors import BrokerUnavailable, ConfigError, FaultError, HeadraceError
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S: Final = 10.0
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        default_factory=default_bootstrap,
+        show_default="HEADRACE_BOOTSTRAP, else 127.0.0.1:9092",
+        help="The broker, or a Kafka cluster: host:port, several with commas.",
+    ),
+]
+
+_UNREACHABLE: Final = {
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - that is how the library names its local errors
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+    KafkaError._RESOLVE,  # noqa: SLF001
+}
+_UNKNOWN_TOPIC: Final = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+}
+
+
+def admin_client(bootstrap: str) -> AdminClient:
+    """A client for topics and groups."""
+    return AdminClient(_settings(bootstrap))
+
+
+def producer(bootstrap: str, settings: Mapping[str, str | int | float | bool]) -> Producer:
+    """An idempotent producer that waits for all acknowledgements, unless the settings say otherwise."""
+    return Producer({**_settings(bootstrap), "enable.idempotence": True, **settings})
+
+
+def consumer(bootstrap: str, settings: Mapping[str, str | int | float | bool]) -> Consumer:
+    """A consumer."""
+    return Consumer({**_settings(bootstrap), **settings})
+
+
+def _settings(bootstrap: str) -> dict[str, str | int | float | bool]:
+    # The library's own log lines would mix with ours; what matters reaches us as errors.
+    return {"bootstrap.servers": bootstrap, "log_level": 0, "socket.connection.setup.timeout.ms": 5000}
+
+
+@contextmanager
+def kafka_errors(bootstrap: str) -> Iterator[None]:
+    """Turn the library's exceptions into errors that say what to do."""
+    try:
+        yield
+    except KafkaException as exception:
+        raise explain(exception.args[0], bootstrap) from exception
+
+
+def explain(error: KafkaError, bootstrap: str) -> HeadraceError:
+    """Our error for one of the library's."""
+    if error.code() in _UNREACHABLE:
+        return BrokerUnavailable(
+            f"no broker answers at {bootstrap}: start one with `headrace broker`, "
+            "or name another with --bootstrap"
+        )
+    if error.code() in _UNKNOWN_TOPIC:
+        return ConfigError(f"no such topic at {bootstrap}: `headrace topics list` shows what is there")
+    return FaultError(f"the broker at {bootstrap} refused: {error.str()} ({error.name()})")
+
+
+def result_of(future: Future[T], bootstrap: str) -> T:
+    """The result of an admin call, or an error that says what to do."""
+    with kafka_errors(bootstrap):
+        return future.result(REQUEST_TIMEOUT_S)

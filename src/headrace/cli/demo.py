@@ -1,0 +1,179 @@
+"""`headrace demo`: everything at once. A broker, live data, a pipeline on Spark, and a page to watch.
+
+The demo supervises four children and does no work of its own: it knows how it is doing from the page's
+own numbers, so what it reports is what a person in front of the page sees.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+from rich.markup import escape
+
+from headrace.cli.demo_parts import (
+    broker_child,
+    console_child,
+    demo_directory,
+    example_dir,
+    free_port,
+    generator_child,
+    pipeline_child,
+)
+from headrace.cli.output import say
+from headrace.config import Address, default_data_dir
+from headrace.errors import FaultError
+from headrace.supervisor import OnLine, Supervisor
+
+STATUS_EVERY_S: Final = 5.0
+LOOP_PAUSE_S: Final = 0.2
+STATS_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """What the user asked for."""
+
+    rate: int
+    seed: int
+    port: int
+    broker_port: int
+    realtime: bool
+
+
+def demo(
+    name: Annotated[str, typer.Argument(help="Which example to run.")] = "fraud",
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=1, help="Stop after so long; exit code 0 only if alerts were seen."),
+    ] = None,
+    rate: Annotated[int, typer.Option(min=1, help="Transactions per second.")] = 200,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same world.")] = 7,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is served.")] = 8500,
+    broker_port: Annotated[int, typer.Option(min=0, max=65535, help="Where the broker listens.")] = 9092,
+    realtime: Annotated[bool, typer.Option(help="Real-time mode, or micro-batches.")] = True,
+    keep_data: Annotated[
+        bool, typer.Option("--keep-data", help="Go on with the last run's data instead of starting empty.")
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the parts print.")] = False,
+) -> None:
+    """Run an example with live data, its pipeline on Spark and a page to watch, until Ctrl-C."""
+    _require_spark()
+    example = example_dir(name)
+    options = DemoOptions(rate=rate, seed=seed, port=port, broker_port=broker_port, realtime=realtime)
+    supervisor = Supervisor(_line_printer(verbose=verbose))
+    alert_count = 0
+    _stop_on_signals()
+    with demo_directory(default_data_dir(), name, keep_data=keep_data) as directory:
+        try:
+            page = _start(supervisor, example, directory, options)
+            alert_count = _watch(supervisor, page, seconds)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            _ignore_signals()
+            say("stopping")
+            supervisor.stop()
+    if seconds is not None:
+        _judge(alert_count, seconds)
+
+
+def _require_spark() -> None:
+    """Fail before anything is started where Java or the connector is missing."""
+    # Spark is an extra: only the commands that need it may import what needs it.
+    from headrace.config import StreamsConfig  # noqa: PLC0415
+    from headrace.streams.jars import resolve_jars  # noqa: PLC0415
+    from headrace.streams.java import find_java  # noqa: PLC0415
+
+    find_java()
+    config = StreamsConfig()
+    resolve_jars(config.cache_dir, config.jars_dir)
+
+
+def _start(supervisor: Supervisor, example: Path, directory: Path, options: DemoOptions) -> str:
+    """Start the children, each when what it needs is there. Returns the page's address."""
+    listen = Address("127.0.0.1", free_port(options.broker_port))
+    bootstrap = supervisor.start(broker_child(listen, directory))
+    say(f"broker    listening on {bootstrap}; any Kafka client can use it")
+    page = supervisor.start(console_child(Address("127.0.0.1", free_port(options.port)), bootstrap))
+    say(f"page      [bold]{page}[/bold]")
+    say("pipeline  starting Spark (about 10 seconds)")
+    running = supervisor.start(pipeline_child(example, bootstrap, directory, realtime=options.realtime))
+    say(f"pipeline  running {running}")
+    supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=options.seed))
+    say(f"generator {options.rate} transactions a second; watch the page; Ctrl-C stops everything")
+    return page
+
+
+def _watch(supervisor: Supervisor, page: str, seconds: float | None) -> int:
+    """Keep the children running and report how they do. Returns how many alerts the page has seen."""
+    end_s = time.monotonic() + seconds if seconds is not None else float("inf")
+    next_status_s = time.monotonic() + STATUS_EVERY_S
+    while (now_s := time.monotonic()) < end_s:
+        supervisor.check()
+        if now_s >= next_status_s:
+            next_status_s = now_s + STATUS_EVERY_S
+            say(_status(page))
+        time.sleep(min(LOOP_PAUSE_S, max(0.0, end_s - now_s)))
+    return int(_stats(page)["alerts"]["seen"])
+
+
+def _status(page: str) -> str:
+    try:
+        stats = _stats(page)
+    except (OSError, ValueError) as error:
+        return f"the page does not answer: {error}"
+    latency = stats["latency"]
+    return (
+        f"{stats['input']['rate']:.0f} transactions/s   {stats['alerts']['seen']} alerts   "
+        f"latency p50 {_ms(latency['p50_ms'])}, p99 {_ms(latency['p99_ms'])}"
+    )
+
+
+def _judge(alert_count: int, seconds: float) -> None:
+    if alert_count == 0:
+        raise FaultError(
+            f"no alert was seen in {seconds:.0f} s: run again with --verbose to see what the parts print"
+        )
+    say(f"{alert_count} alerts were seen")
+
+
+def _stats(page: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{page}/api/stats", timeout=STATS_TIMEOUT_S) as response:  # noqa: S310 - our own page
+        stats: dict[str, Any] = json.load(response)
+    return stats
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"
+
+
+def _line_printer(*, verbose: bool) -> OnLine:
+    def print_line(name: str, line: str) -> None:
+        if verbose or line.startswith(("ended with", "error:")):
+            say(f"[dim]{name:<9}[/dim] {escape(line)}")
+
+    return print_line
+
+
+def _stop_on_signals() -> None:
+    """SIGTERM and a closed terminal stop the demo the way Ctrl-C does."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+
+
+def _ignore_signals() -> None:
+    """Stopping takes a few seconds and must not be cut short by a second Ctrl-C."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)

@@ -1,0 +1,114 @@
+"""The children that make up a demo, and the directory they work in."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from headrace.config import Address
+from headrace.errors import ConfigError, DataDirectoryInUse
+from headrace.supervisor import ChildSpec
+
+_SOURCE_EXAMPLES: Final = Path(__file__).parents[3] / "examples"
+_SPARK_START_S_MAX: Final = 300.0
+
+
+def example_dir(name: str) -> Path:
+    """Where an example lies: inside the installed package, or beside it in a source checkout."""
+    packaged = Path(str(files("headrace"))) / "examples"
+    root = packaged if packaged.is_dir() else _SOURCE_EXAMPLES
+    known = sorted(path.parent.name for path in root.glob("*/pipeline.py"))
+    if name not in known:
+        raise ConfigError(f"there is no example {name!r}: choose one of {', '.join(known)}")
+    return root / name
+
+
+@contextmanager
+def demo_directory(data_dir: Path, name: str, *, keep_data: bool) -> Iterator[Path]:
+    """A directory for one demo at a time, emptied first unless the data are to be kept."""
+    root = data_dir / "demo"
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (root / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise DataDirectoryInUse(
+                f"the demo {name} is running already in {root}: stop it first, or run this one in another "
+                "directory with HEADRACE_DATA"
+            ) from error
+        directory = root / name
+        if directory.exists() and not keep_data:
+            shutil.rmtree(directory)
+        directory.mkdir(exist_ok=True, mode=0o700)
+        yield directory
+
+
+def free_port(preferred: int) -> int:
+    """The preferred port if nobody has it, else another that is free.
+
+    The number is fixed before the children start, so that one that is started again comes back at the
+    address that the others know.
+    """
+    for port in (preferred, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ConfigError("no free port on 127.0.0.1: close some programs and try again")
+
+
+def broker_child(listen: Address, directory: Path) -> ChildSpec:
+    """The broker."""
+    return ChildSpec(
+        name="broker",
+        arguments=("-m", "headrace", "broker", "--listen", str(listen), "--data", str(directory / "broker")),
+        ready=re.compile(r"listening on (\S+),"),
+        ready_within_s=30,
+    )
+
+
+def console_child(listen: Address, bootstrap: str) -> ChildSpec:
+    """The page."""
+    return ChildSpec(
+        name="console",
+        arguments=("-m", "headrace", "console", "--listen", str(listen), "--bootstrap", bootstrap),
+        ready=re.compile(r"serving on (\S+)"),
+        ready_within_s=30,
+    )
+
+
+def pipeline_child(example: Path, bootstrap: str, directory: Path, *, realtime: bool) -> ChildSpec:
+    """Spark, with the example's pipelines."""
+    mode = ("--realtime",) if realtime else ()
+    return ChildSpec(
+        name="pipeline",
+        arguments=(
+            *("-m", "headrace", "run", str(example / "pipeline.py"), *mode),
+            *("--bootstrap", bootstrap, "--data", str(directory)),
+        ),
+        ready=re.compile(r"^running (.+)$"),
+        ready_within_s=_SPARK_START_S_MAX,
+    )
+
+
+def generator_child(example: Path, bootstrap: str, *, rate: int, seed: int) -> ChildSpec:
+    """Live data."""
+    return ChildSpec(
+        name="generator",
+        arguments=(
+            *(str(example / "generate.py"), "--bootstrap", bootstrap),
+            *("--rate", str(rate), "--seed", str(seed)),
+        ),
+        ready=re.compile(r"^producing (.+)$"),
+        ready_within_s=30,
+    )

@@ -1,0 +1,45 @@
+"""What commands print: tables for people, JSON for programs, errors as one sentence.
+
+Results go to standard output and everything else to standard error, so that a pipe sees results only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str], as_json: bool) -> None:
+    """Print rows as a table, or as one JSON array. JSON has every field; the table has the columns."""
+    if as_json:
+        print_json(list(rows))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        is_number = bool(rows) and all(isinstance(row[column], int) for row in rows)
+        table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(str(row[column]) for column in columns))
+    out.print(table)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value on one line, never wrapped or coloured."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def say(line: str) -> None:
+    """Tell a person what is going on, without getting into the results."""
+    err.print(line, soft_wrap=True)

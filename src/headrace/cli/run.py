@@ -1,0 +1,41 @@
+"""`headrace run`: run the pipelines of a file until Ctrl-C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.cli.client import Bootstrap
+from headrace.cli.output import out
+from headrace.config import StreamsConfig, default_data_dir
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="FILE[:PIPELINE]", help="Where the pipelines are.")],
+    bootstrap: Bootstrap,
+    data: Annotated[
+        Path, typer.Option(default_factory=default_data_dir, help="Checkpoints are kept below it.")
+    ],
+    master: Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")] = None,
+    realtime: Annotated[
+        bool, typer.Option("--realtime", help="Milliseconds instead of micro-batches; at least once.")
+    ] = False,
+    batch_s: Annotated[
+        int, typer.Option("--batch", min=5, help="Seconds that a batch of real-time mode lasts.")
+    ] = 300,
+) -> None:
+    """Run the pipelines of a file until Ctrl-C, from their checkpoints where they have one."""
+    # Spark is an extra: only the commands that need it may import what needs it.
+    from headrace.streams.load import load_pipelines  # noqa: PLC0415
+    from headrace.streams.run import run as run_pipelines  # noqa: PLC0415
+
+    config = StreamsConfig(bootstrap=bootstrap, master=master, data_dir=data, realtime_batch_s=batch_s)
+    mode = "in real-time mode" if realtime else "in micro-batches"
+    run_pipelines(
+        load_pipelines(target),
+        config,
+        realtime=realtime,
+        on_started=lambda names: out.print(f"running {', '.join(names)} {mode}"),
+    )

@@ -1,0 +1,30 @@
+"""`headrace setup`: have Java and the connector jars, once, so that pipelines can run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headrace.cli.output import say
+from headrace.config import StreamsConfig
+from headrace.errors import SetupError
+
+
+def setup(
+    install: Annotated[bool, typer.Option(help="Install Java with apt-get where that is possible.")] = True,
+) -> None:
+    """Prepare this machine for pipelines: find or install Java 17+, fetch Spark's Kafka connector."""
+    # Spark is an extra: only the commands that need it may import what needs it.
+    from headrace.streams.jars import resolve_jars  # noqa: PLC0415
+    from headrace.streams.java import find_java, install_java  # noqa: PLC0415
+
+    try:
+        java = find_java()
+    except SetupError:
+        if not install:
+            raise
+        java = install_java()
+    config = StreamsConfig()
+    jars = resolve_jars(config.cache_dir, config.jars_dir)
+    say(f"setup: Java {java.version} at {java.executable}; {len(jars)} connector jars in {jars[0].parent}")
