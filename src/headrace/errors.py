@@ -5,10 +5,18 @@
     │   ├── ConfigError          a setting, an option or an environment variable has a bad value
     │   ├── SetupError           the machine lacks something: Java, connector jars, an extra
     │   ├── PipelineError        a pipeline is defined or called in a way that can't run
-    │   └── DataDirectoryInUse   another process owns the data directory
+    │   ├── DataDirectoryInUse   another process owns the data directory
+    │   ├── TopicExists          a topic of that name is already there
+    │   ├── UnknownTopic         no topic has that name
+    │   ├── PartitionClosed      the partition was closed, or its topic deleted
+    │   ├── OffsetOutOfRange     the partition has no such offset, or has it no more
+    │   ├── BatchTooLarge        a record batch is larger than the topic takes
+    │   └── CompressedBatch      single records were asked of a batch that is kept compressed
     └── FaultError               the other side, the disk or a child process is wrong
         ├── StorageError         the disk failed; nothing after the last acknowledgement is promised
         │   └── CorruptBatch     bytes on disk or on the wire don't match their checksum or layout
+        ├── OutOfOrderSequence   a producer's batch does not follow the last one that it sent
+        ├── InvalidProducerEpoch a newer instance of the producer has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
         └── ChildFailed          a supervised process ended and may not be started again
@@ -49,6 +57,30 @@ class DataDirectoryInUse(UsageError):
     """Another process owns the data directory."""
 
 
+class TopicExists(UsageError):
+    """A topic of that name is already there."""
+
+
+class UnknownTopic(UsageError):
+    """No topic has that name."""
+
+
+class PartitionClosed(UsageError):
+    """The partition was closed, or its topic deleted."""
+
+
+class OffsetOutOfRange(UsageError):
+    """The partition has no such offset, or has it no more."""
+
+
+class BatchTooLarge(UsageError):
+    """A record batch is larger than the topic takes."""
+
+
+class CompressedBatch(UsageError):
+    """Single records were asked of a batch that is kept compressed."""
+
+
 class FaultError(HeadraceError):
     """The other side, the disk or a child process is wrong."""
 
@@ -63,6 +95,14 @@ class CorruptBatch(StorageError):
     """Bytes don't match their checksum or their layout."""
 
     definite = True
+
+
+class OutOfOrderSequence(FaultError):
+    """A producer's batch does not follow the last one that it sent."""
+
+
+class InvalidProducerEpoch(FaultError):
+    """A newer instance of the producer has taken over."""
 
 
 class ProtocolError(FaultError):
