@@ -33,6 +33,7 @@ LAST_LINES_KEPT: Final = 15
 RESTART_PAUSE_S_FIRST: Final = 0.5
 RESTART_PAUSE_S_MAX: Final = 10.0
 POLL_S: Final = 0.05
+OUTPUT_END_S_MAX: Final = 2.0
 
 OnLine = Callable[[str, str], None]
 
@@ -58,6 +59,7 @@ class Child:
     spec: ChildSpec
     process: subprocess.Popen[str]
     started_at_s: float
+    reader: threading.Thread | None = None
     became_ready: threading.Event = field(default_factory=threading.Event)
     ready_value: str = ""
     restart_count: int = 0
@@ -129,6 +131,7 @@ class Supervisor:
         self._on_line(child.spec.name, f"ended with {ending}; starting it again in {pause_s:.1f} s")
 
     def _restart(self, child: Child) -> None:
+        _close_pipes(child)
         child.restart_count += 1
         child.restart_at_s = None
         child.became_ready.clear()
@@ -150,7 +153,8 @@ class Supervisor:
                         child.ready_value = match.group(1) if spec.ready.groups else text
                         child.became_ready.set()
 
-        threading.Thread(target=read, name=f"output of {spec.name}", daemon=True).start()
+        child.reader = threading.Thread(target=read, name=f"output of {spec.name}", daemon=True)
+        child.reader.start()
 
 
 def _spawn(spec: ChildSpec) -> subprocess.Popen[str]:
@@ -177,8 +181,15 @@ def _stop(child: Child) -> None:
             process.kill()
             process.wait()
     _kill_group(process.pid)
-    if process.stdin is not None:
-        process.stdin.close()
+    _close_pipes(child)
+
+
+def _close_pipes(child: Child) -> None:
+    """The child has ended: close our end of its input, and let its output be read to the end."""
+    assert child.process.stdin is not None
+    child.process.stdin.close()
+    if child.reader is not None:
+        child.reader.join(OUTPUT_END_S_MAX)
 
 
 def _kill_group(group_id: int) -> None:

@@ -1,0 +1,103 @@
+"""Settings: safe defaults, refused values, and a page that lists them all."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import config
+from headrace.config import (
+    Address,
+    BrokerConfig,
+    ConsoleConfig,
+    LogConfig,
+    StreamsConfig,
+    check_topic_name,
+)
+from headrace.errors import ConfigError
+
+SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
+CAPABILITIES = [LogConfig, BrokerConfig, ConsoleConfig, StreamsConfig]
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_every_setting_is_documented(capability: type) -> None:
+    page = SETTINGS_PAGE.read_text()
+    section = page.partition(f"## {capability.__name__}\n")[2].partition("\n## ")[0]
+    missing = [f.name for f in dataclasses.fields(capability) if f"| `{f.name}` |" not in section]
+    assert missing == []
+
+
+def test_every_environment_variable_is_documented() -> None:
+    page = SETTINGS_PAGE.read_text()
+    for name in ("HEADRACE_BOOTSTRAP", "HEADRACE_DATA", "HEADRACE_CACHE", "HEADRACE_JARS", "JAVA_HOME"):
+        assert f"`{name}`" in page
+
+
+def test_only_the_config_module_reads_the_environment() -> None:
+    package = Path(config.__file__).parent
+    readers = [
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if "os.environ.get" in path.read_text() or "os.getenv" in path.read_text()
+    ]
+    assert readers == ["config.py"]
+
+
+@given(st.sampled_from(["127.0.0.1", "localhost", "::1", "kafka.internal"]), st.integers(0, 65535))
+def test_an_address_reads_back_what_it_prints(host: str, port: int) -> None:
+    assert Address.parse(str(Address(host, port))) == Address(host, port)
+
+
+@pytest.mark.parametrize("text", ["", "9092", "localhost", "localhost:", "localhost:x", ":9092", "h:70000"])
+def test_a_bad_address_is_refused_with_an_example_or_a_range(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:9092|0 to 65535"):
+        Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        *(("127.0.0.1", True), ("127.8.9.1", True), ("::1", True), ("localhost", True)),
+        *(("0.0.0.0", False), ("10.0.0.1", False), ("example.org", False)),  # noqa: S104
+    ],
+)
+def test_loopback_is_what_only_this_machine_can_reach(host: str, expected: bool) -> None:
+    assert Address(host, 1).is_loopback is expected
+
+
+@pytest.mark.parametrize("capability", [BrokerConfig, ConsoleConfig])
+def test_servers_without_authentication_refuse_to_listen_beyond_loopback(capability: type) -> None:
+    with pytest.raises(ConfigError, match="loopback"):
+        capability(listen=Address("0.0.0.0", 9092))  # noqa: S104
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "../etc", "ä", "x" * 250, "a\n"])
+def test_a_topic_name_that_kafka_refuses_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="is not a topic name"):
+        check_topic_name(name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"durability": "never"},
+        {"default_partition_count": 0},
+        {"message_bytes_max": 200 * config.MIB},
+        {"frame_bytes_max": 300 * config.MIB},
+        {"session_timeout_ms_min": 10, "session_timeout_ms_max": 9},
+    ],
+)
+def test_broker_settings_that_contradict_each_other_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        BrokerConfig(**settings)  # type: ignore[arg-type] # the point of the test
+
+
+def test_the_data_directory_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_DATA", "elsewhere")
+    assert BrokerConfig().data_dir == Path("elsewhere")
+    assert StreamsConfig().checkpoints_dir == Path("elsewhere/checkpoints")
