@@ -87,9 +87,11 @@ def console_child(listen: Address, bootstrap: str) -> ChildSpec:
     )
 
 
-def pipeline_child(example: Path, bootstrap: str, directory: Path, *, realtime: bool) -> ChildSpec:
+def pipeline_child(
+    example: Path, bootstrap: str, directory: Path, *, realtime: bool, batch_s: int = 300
+) -> ChildSpec:
     """Spark, with the example's pipelines."""
-    mode = ("--realtime",) if realtime else ()
+    mode = ("--realtime", "--batch", str(batch_s)) if realtime else ()
     return ChildSpec(
         name="pipeline",
         arguments=(
