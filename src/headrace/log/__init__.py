@@ -1,0 +1,1 @@
+"""Append-only partitions on disk, in Kafka's own record-batch format."""

@@ -1,0 +1,243 @@
+"""Kafka's record batch, format v2: what travels on the wire and what lies on disk, byte for byte.
+
+    position  field                   type    covered by the checksum
+           0  base_offset             int64   no
+           8  batch_length            int32   no    bytes after this field
+          12  partition_leader_epoch  int32   no
+          16  magic                   int8    no    2
+          17  crc                     uint32  -     CRC-32C of everything after it
+          21  attributes              int16   yes   bits 0-2 codec, 3 append time, 4 transactional, 5 control
+          23  last_offset_delta       int32   yes
+          27  base_timestamp_ms       int64   yes
+          35  max_timestamp_ms        int64   yes
+          43  producer_id             int64   yes   -1 for none
+          51  producer_epoch          int16   yes   -1 for none
+          53  base_sequence           int32   yes   -1 for none
+          57  record_count            int32   yes
+          61  records                         yes   compressed as a whole by the codec
+
+Base offset and leader epoch lie outside the checksum so that a broker can place a batch in its log without
+touching what the producer signed. That is the only change ever made to a batch here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from headrace.errors import BatchTooLarge, CompressedBatch, CorruptBatch
+from headrace.log.record import Record, read_record, write_record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEADER_BYTES: Final = 61
+LEADER_EPOCH: Final = 0
+"""One broker leads every partition for ever, so there is one epoch."""
+
+_HEADER: Final = Struct(">qiibIhiqqqhii")
+_PLACEMENT: Final = Struct(">qii")
+_SIGNED: Final = Struct(">hiqqqhii")
+_MAGIC: Final = 2
+_LENGTH_ENDS_AT: Final = 12
+_PLACEMENT_ENDS_AT: Final = 16
+_MAGIC_AT: Final = 16
+_SIGNED_FROM: Final = 21
+_SEQUENCE_COUNT: Final = 2**31
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_CODEC_MASK: Final = 0x07
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """The fields of a batch, in the order in which they lie on disk."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header included."""
+        return self.batch_length + _LENGTH_ENDS_AT
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence number; sequences go on from 0 after 2**31 - 1."""
+        return (self.base_sequence + self.last_offset_delta) % _SEQUENCE_COUNT
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a producer id and sequence numbers protect the batch against being written twice."""
+        return self.producer_id >= 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch is a transaction's marker, which only a broker writes."""
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def codec(self) -> str:
+        """How the records are compressed: none, gzip, snappy, lz4, zstd, or the number of an unknown one."""
+        number = self.attributes & _CODEC_MASK
+        return _CODECS[number] if number < len(_CODECS) else str(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch that has been checked, and its bytes, which are not copied."""
+
+    header: BatchHeader
+    data: memoryview
+
+
+def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
+    """Read a header. Whether the batch's bytes are all there is for the caller to check."""
+    remaining = len(data) - position
+    if remaining < HEADER_BYTES:
+        raise CorruptBatch(f"a batch header has {HEADER_BYTES} bytes; only {remaining} remain")
+    magic = data[position + _MAGIC_AT]
+    if magic != _MAGIC:
+        raise CorruptBatch(f"a batch has magic {magic}; only format 2 is understood")
+    header = BatchHeader(*_HEADER.unpack_from(data, position))
+    if header.size_bytes < HEADER_BYTES:
+        raise CorruptBatch(f"a batch says that it has {header.size_bytes} bytes, less than its header")
+    return header
+
+
+def check_crc(header: BatchHeader, data: memoryview) -> None:
+    """Raise unless the whole batch is what its producer signed."""
+    crc = crc32c(data[_SIGNED_FROM:])
+    if crc != header.crc:
+        raise CorruptBatch(f"a batch has checksum {crc:#010x}, but says that it has {header.crc:#010x}")
+
+
+def split_batches(records: bytes | memoryview, size_bytes_max: int) -> list[Batch]:
+    """Cut what a producer sent into batches, each of them checked in full."""
+    view = memoryview(records)
+    if not view:
+        raise CorruptBatch("there is no batch in the records")
+    batches = []
+    position = 0
+    while position < len(view):
+        header = read_header(view, position)
+        end = position + header.size_bytes
+        if header.size_bytes > size_bytes_max:
+            raise BatchTooLarge(
+                f"a batch has {header.size_bytes} bytes, more than the {size_bytes_max} that are taken; "
+                "send smaller batches or raise message_bytes_max"
+            )
+        if end > len(view):
+            raise CorruptBatch(
+                f"a batch says that it has {header.size_bytes} bytes; {len(view) - position} remain"
+            )
+        data = view[position:end]
+        _check_new(header)
+        check_crc(header, data)
+        batches.append(Batch(header, data))
+        position = end
+    return batches
+
+
+def _check_new(header: BatchHeader) -> None:
+    """What holds for every batch of a producer. Compaction leaves batches for which it no longer does."""
+    if header.record_count < 1:
+        raise CorruptBatch(f"a batch says that it has {header.record_count} records")
+    if header.last_offset_delta != header.record_count - 1:
+        raise CorruptBatch(
+            f"a batch has {header.record_count} records, but the last one's offset delta is "
+            f"{header.last_offset_delta}"
+        )
+    if header.attributes & _CODEC_MASK >= len(_CODECS):
+        raise CorruptBatch(f"a batch is compressed with the unknown codec {header.codec}")
+    if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise CorruptBatch(
+            f"a batch of producer {header.producer_id} has epoch {header.producer_epoch} and "
+            f"sequence {header.base_sequence}; both must be at least 0"
+        )
+
+
+def with_base_offset(batch: Batch, base_offset: int) -> tuple[bytes, memoryview]:
+    """Two buffers that, one after the other, are the batch at its place in the log. Only 16 bytes are new."""
+    placement = _PLACEMENT.pack(base_offset, batch.header.batch_length, LEADER_EPOCH)
+    return placement, batch.data[_PLACEMENT_ENDS_AT:]
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    attributes: int = 0,
+) -> bytes:
+    """Make an uncompressed batch. Offsets go up from the base; `Record.offset` is not looked at."""
+    base_timestamp_ms = records[0].timestamp_ms
+    body = bytearray()
+    for delta, record in enumerate(records):
+        write_record(body, record, offset_delta=delta, base_timestamp_ms=base_timestamp_ms)
+    signed = _SIGNED.pack(
+        attributes,
+        len(records) - 1,
+        base_timestamp_ms,
+        max(record.timestamp_ms for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    crc = crc32c(body, crc32c(signed))
+    length = HEADER_BYTES - _LENGTH_ENDS_AT + len(body)
+    placement = _PLACEMENT.pack(base_offset, length, LEADER_EPOCH)
+    return b"".join((placement, bytes((_MAGIC,)), crc.to_bytes(4, "big"), signed, body))
+
+
+def decode_records(data: bytes | memoryview) -> list[Record]:
+    """The records of one uncompressed batch, which must be all there is in the data."""
+    header = read_header(data)
+    if header.size_bytes != len(data):
+        raise CorruptBatch(f"a batch says that it has {header.size_bytes} bytes; there are {len(data)}")
+    if header.codec != "none":
+        raise CompressedBatch(
+            f"the batch at offset {header.base_offset} is compressed with {header.codec}: "
+            "read it with a Kafka client"
+        )
+    records = []
+    position = HEADER_BYTES
+    for _ in range(header.record_count):
+        record, position = read_record(
+            data,
+            position,
+            base_offset=header.base_offset,
+            base_timestamp_ms=header.base_timestamp_ms,
+        )
+        records.append(record)
+    if position != len(data):
+        raise CorruptBatch(f"{len(data) - position} bytes follow the last record of a batch")
+    return records

@@ -1,0 +1,177 @@
+"""The only door to the disk. A simulated disk that loses what was not synced can stand in for it.
+
+What a caller may rely on after a crash, and nothing more:
+- bytes of a file, when `sync_file` returned after they were written;
+- the name of a file or directory, when `sync_directory` of the directory that holds it returned after it was
+  made, renamed or removed;
+- a rename within a directory happens or doesn't; it never leaves half of both.
+
+Methods raise OSError; the callers know what they were doing and wrap it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Buffer = bytes | bytearray | memoryview
+
+DIRECTORY_MODE: Final = 0o700
+FILE_MODE: Final = 0o600
+BUFFERS_PER_WRITE_MAX: Final = 1024
+"""Linux takes no more buffers than this in one writev."""
+
+
+class Disk(Protocol):
+    """Files opened for appending and for reading at any place. Safe to use from several threads."""
+
+    def open(self, path: Path) -> int:
+        """Open a file, making it when it is missing; what is written goes to its end."""
+        ...
+
+    def close(self, file: int) -> None:
+        """Close a file; a lock on it goes with it."""
+        ...
+
+    def read(self, file: int, position: int, size_bytes: int) -> bytes:
+        """Read from a place in the file; fewer bytes come only where the file ends."""
+        ...
+
+    def append(self, file: int, buffers: Sequence[Buffer]) -> None:
+        """Write all of the buffers, one after the other, at the end."""
+        ...
+
+    def truncate(self, file: int, size_bytes: int) -> None:
+        """Cut the file to a size."""
+        ...
+
+    def size_bytes(self, file: int) -> int:
+        """How long the file is."""
+        ...
+
+    def sync_file(self, file: int) -> None:
+        """Return once all that was written to the file would survive a loss of power."""
+        ...
+
+    def sync_directory(self, path: Path) -> None:
+        """Return once the directory's entries would survive a loss of power."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory, and those above it where they are missing; one that is there is left alone."""
+        ...
+
+    def names(self, path: Path) -> list[str]:
+        """The names in a directory, sorted; none when there is no such directory."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, in place of whatever had it."""
+        ...
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def lock(self, file: int) -> bool:
+        """Take the file for this process alone; False when another has it."""
+        ...
+
+
+class SystemDisk:
+    """The machine's own disk."""
+
+    def open(self, path: Path) -> int:
+        """Open a file, making it when it is missing; what is written goes to its end."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+    def close(self, file: int) -> None:
+        """Close a file; a lock on it goes with it."""
+        os.close(file)
+
+    def read(self, file: int, position: int, size_bytes: int) -> bytes:
+        """Read from a place in the file; fewer bytes come only where the file ends."""
+        data = os.pread(file, size_bytes, position)
+        if len(data) == size_bytes or not data:
+            return data
+        parts = [data]
+        remaining = size_bytes - len(data)
+        while remaining and (data := os.pread(file, remaining, position + size_bytes - remaining)):
+            parts.append(data)
+            remaining -= len(data)
+        return b"".join(parts)
+
+    def append(self, file: int, buffers: Sequence[Buffer]) -> None:
+        """Write all of the buffers, one after the other, at the end."""
+        if len(buffers) > BUFFERS_PER_WRITE_MAX:
+            buffers = [b"".join(buffers)]
+        written = os.writev(file, buffers)
+        remaining = sum(map(len, buffers)) - written
+        if remaining:
+            view = memoryview(b"".join(buffers))
+            while view := view[written:]:
+                written = os.write(file, view)
+
+    def truncate(self, file: int, size_bytes: int) -> None:
+        """Cut the file to a size."""
+        os.ftruncate(file, size_bytes)
+
+    def size_bytes(self, file: int) -> int:
+        """How long the file is."""
+        return os.fstat(file).st_size
+
+    def sync_file(self, file: int) -> None:
+        """Return once all that was written to the file would survive a loss of power."""
+        # Where there is no fdatasync (macOS), fsync does more than is needed.
+        getattr(os, "fdatasync", os.fsync)(file)
+
+    def sync_directory(self, path: Path) -> None:
+        """Return once the directory's entries would survive a loss of power."""
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory, and those above it where they are missing; one that is there is left alone."""
+        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+
+    def names(self, path: Path) -> list[str]:
+        """The names in a directory, sorted; none when there is no such directory."""
+        try:
+            return sorted(entry.name for entry in path.iterdir())
+        except FileNotFoundError:
+            return []
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, in place of whatever had it."""
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink()
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory."""
+        path.rmdir()
+
+    def lock(self, file: int) -> bool:
+        """Take the file for this process alone; False when another has it."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+SYSTEM_DISK: Final = SystemDisk()
