@@ -4,7 +4,7 @@ BIN := .venv/bin
 SECONDS ?=
 PYTEST_ARGS ?=
 
-.PHONY: help setup venv demo test test-fast lint format bench lock wheel clean
+.PHONY: help setup venv demo test test-fast lint format bench docs lock wheel clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ format: venv  ## Rewrite the code in house style
 
 bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
 	$(BIN)/python bench/realtime_latency.py
+
+docs: venv  ## Write the reference of the commands anew
+	$(BIN)/python scripts/command_reference.py docs/reference/cli.md
 
 lock: venv  ## Choose the newest allowed versions anew and write them to requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --all-extras --group dev \

@@ -5,29 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 
-import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from headrace.config import default_bootstrap
 from headrace.errors import BrokerUnavailable, ConfigError, FaultError, HeadraceError
 
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S: Final = 10.0
-
-Bootstrap = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap",
-        "-b",
-        default_factory=default_bootstrap,
-        show_default="HEADRACE_BOOTSTRAP, else 127.0.0.1:9092",
-        help="The broker, or a Kafka cluster: host:port, several with commas.",
-    ),
-]
 
 _UNREACHABLE: Final = {
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - that is how the library names its local errors

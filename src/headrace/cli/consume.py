@@ -11,7 +11,8 @@ from typing import Annotated, Final, Literal, cast
 import typer
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
-from headrace.cli.client import REQUEST_TIMEOUT_S, Bootstrap, consumer, explain, kafka_errors
+from headrace.cli.client import REQUEST_TIMEOUT_S, consumer, explain, kafka_errors
+from headrace.cli.options import Bootstrap
 from headrace.errors import BrokerUnavailable, ConfigError
 
 POLL_S: Final = 0.2

@@ -8,16 +8,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str], as_json: bool) -> None:

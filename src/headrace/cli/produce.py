@@ -8,18 +8,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Final, Literal, TextIO
 
 import typer
 from confluent_kafka import KafkaError, Message, Producer
 
-from headrace.cli.client import Bootstrap, explain, producer
+from headrace.cli.client import explain, producer
+from headrace.cli.options import Bootstrap
 from headrace.cli.output import say
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError
 
 FLUSH_TIMEOUT_S: Final = 30.0
 GIVE_UP_AFTER_MS: Final = 20_000
+
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def produce(
     ] = None,
     key_field: Annotated[str | None, typer.Option(help="Lines are JSON; this field is the key.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="A header for every record, KEY=VALUE.")] = None,
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    compression: Annotated[Compression, typer.Option(help="How batches are compressed.")] = "none",
 ) -> None:
     """Write each line of standard input to a topic as one record; report when all are acknowledged."""
     if key_separator is not None and key_field is not None:

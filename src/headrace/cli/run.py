@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.client import Bootstrap
+from headrace.cli.options import Bootstrap, DataDir
 from headrace.cli.output import out
-from headrace.config import StreamsConfig, default_data_dir
+from headrace.config import StreamsConfig
 
 
 def run(
     target: Annotated[str, typer.Argument(metavar="FILE[:PIPELINE]", help="Where the pipelines are.")],
     bootstrap: Bootstrap,
-    data: Annotated[
-        Path, typer.Option(default_factory=default_data_dir, help="Checkpoints are kept below it.")
-    ],
+    data: DataDir,
     master: Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")] = None,
     realtime: Annotated[
         bool, typer.Option("--realtime", help="Milliseconds instead of micro-batches; at least once.")

@@ -8,8 +8,9 @@ import typer
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, TopicMetadata
 
-from headrace.cli.client import REQUEST_TIMEOUT_S, Bootstrap, admin_client, kafka_errors, result_of
-from headrace.cli.output import AsJson, print_rows, say
+from headrace.cli.client import REQUEST_TIMEOUT_S, admin_client, kafka_errors, result_of
+from headrace.cli.options import AsJson, Bootstrap
+from headrace.cli.output import print_rows, say
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError
 

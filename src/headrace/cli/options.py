@@ -1,0 +1,33 @@
+"""Options that mean the same in every command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headrace.config import default_bootstrap, default_data_dir
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap",
+        "-b",
+        default_factory=default_bootstrap,
+        show_default="HEADRACE_BOOTSTRAP, else 127.0.0.1:9092",
+        help="The broker, or a Kafka cluster: host:port, several with commas.",
+    ),
+]
+
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        "--data",
+        default_factory=default_data_dir,
+        show_default="HEADRACE_DATA, else .headrace",
+        help="Where logs and checkpoints are kept.",
+    ),
+]
