@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from headrace.cli.client import REQUEST_TIMEOUT_S, admin_client, kafka_errors, result_of
 from headrace.cli.options import AsJson, Bootstrap
-from headrace.cli.output import print_rows, say
+from headrace.cli.output import print_json, print_rows, say
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError
 
@@ -89,7 +89,7 @@ def describe_topic(name: TopicName, bootstrap: Bootstrap, as_json: AsJson = Fals
     offsets = _offsets(admin, {name: topic}, bootstrap)
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
     settings = result_of(admin.describe_configs([resource])[resource], bootstrap)
-    rows = [
+    partitions = [
         {
             "partition": partition,
             "first_offset": offsets[name, partition].first,
@@ -98,14 +98,14 @@ def describe_topic(name: TopicName, bootstrap: Bootstrap, as_json: AsJson = Fals
         }
         for partition in sorted(topic.partitions)
     ]
-    print_rows(
-        [{"topic": name, **row} for row in rows],
-        columns=("partition", "first_offset", "next_offset", "leader"),
-        as_json=as_json,
-    )
-    if not as_json:
-        for key, entry in sorted(settings.items()):
-            say(f"[dim]{key}={entry.value}[/dim]")
+    if as_json:
+        config = {key: entry.value for key, entry in sorted(settings.items())}
+        print_json({"topic": name, "partitions": partitions, "config": config})
+        return
+    print_rows(partitions, columns=("partition", "first_offset", "next_offset", "leader"), as_json=False)
+    for key, entry in sorted(settings.items()):
+        if not entry.is_default:
+            say(f"{key}={entry.value}")
 
 
 @app.command("delete")

@@ -19,11 +19,9 @@ def test_a_topic_can_be_created_listed_described_and_deleted(with_broker: Comman
     listed = json.loads(with_broker.output("topics", "list", "--json"))
     assert listed == [{"topic": "orders", "partitions": 3, "records": 0}]
     described = json.loads(with_broker.output("topics", "describe", "orders", "--json"))
-    assert [(row["partition"], row["first_offset"], row["next_offset"]) for row in described] == [
-        (0, 0, 0),
-        (1, 0, 0),
-        (2, 0, 0),
-    ]
+    offsets = [(p["partition"], p["first_offset"], p["next_offset"]) for p in described["partitions"]]
+    assert offsets == [(0, 0, 0), (1, 0, 0), (2, 0, 0)]
+    assert described["config"]["cleanup.policy"] == "delete"
     with_broker.output("topics", "delete", "orders", "--yes")
     assert json.loads(with_broker.output("topics", "list", "--json")) == []
 
