@@ -175,6 +175,8 @@ def _check_new(header: BatchHeader) -> None:
         )
     if header.attributes & _CODEC_MASK >= len(_CODECS):
         raise CorruptBatch(f"a batch is compressed with the unknown codec {header.codec}")
+    if header.is_control:
+        raise CorruptBatch("a batch is marked as a control batch, which only a broker may write")
     if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise CorruptBatch(
             f"a batch of producer {header.producer_id} has epoch {header.producer_epoch} and "
@@ -186,6 +188,25 @@ def with_base_offset(batch: Batch, base_offset: int) -> tuple[bytes, memoryview]
     """Two buffers that, one after the other, are the batch at its place in the log. Only 16 bytes are new."""
     placement = _PLACEMENT.pack(base_offset, batch.header.batch_length, LEADER_EPOCH)
     return placement, batch.data[_PLACEMENT_ENDS_AT:]
+
+
+def place(header: BatchHeader, base_offset: int) -> BatchHeader:
+    """The header as it reads once the batch lies at its place in the log."""
+    return BatchHeader(
+        base_offset,
+        header.batch_length,
+        LEADER_EPOCH,
+        header.magic,
+        header.crc,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
 
 
 def encode_batch(

@@ -62,8 +62,8 @@ class Disk(Protocol):
         """Return once the directory's entries would survive a loss of power."""
         ...
 
-    def make_directory(self, path: Path) -> None:
-        """Make a directory, and those above it where they are missing; one that is there is left alone."""
+    def make_directory(self, path: Path) -> bool:
+        """Make a directory, and those above it where they are missing; False when it was there already."""
         ...
 
     def names(self, path: Path) -> list[str]:
@@ -142,9 +142,12 @@ class SystemDisk:
         finally:
             os.close(directory)
 
-    def make_directory(self, path: Path) -> None:
-        """Make a directory, and those above it where they are missing; one that is there is left alone."""
-        path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    def make_directory(self, path: Path) -> bool:
+        """Make a directory, and those above it where they are missing; False when it was there already."""
+        if path.is_dir():
+            return False
+        path.mkdir(mode=DIRECTORY_MODE, parents=True)
+        return True
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""

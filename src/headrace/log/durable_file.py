@@ -1,0 +1,36 @@
+"""Small files that are replaced as a whole: a crash leaves the old content or the new, never a mix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headrace.log.disk import Disk
+
+TEMPORARY_NAME: Final = ".unfinished"
+"""One name per directory suffices: a directory has one writer at a time."""
+
+
+def write_durably(disk: Disk, path: Path, content: bytes) -> None:
+    """Write a file so that, once this returns, it survives a loss of power."""
+    temporary = path.parent / TEMPORARY_NAME
+    file = disk.open(temporary)
+    try:
+        disk.truncate(file, 0)
+        disk.append(file, [content])
+        disk.sync_file(file)
+    finally:
+        disk.close(file)
+    disk.rename(temporary, path)
+    disk.sync_directory(path.parent)
+
+
+def read_whole(disk: Disk, path: Path) -> bytes:
+    """The content of a file that is known to be there."""
+    file = disk.open(path)
+    try:
+        return disk.read(file, 0, disk.size_bytes(file))
+    finally:
+        disk.close(file)

@@ -1,0 +1,276 @@
+"""One partition: an append-only sequence of batches, numbered by offset, kept in segments.
+
+    start_offset <= durable_offset <= end_offset
+
+`append` writes and returns; `sync` makes durable what has been written so far, for many appends at once. An
+append is promised to nobody until `durable_offset` is past it. After a crash, everything below
+`durable_offset` is there, byte for byte, and what is there beyond it is a prefix of what was appended.
+
+A failed write or sync stops all writes for good (see failure.py); reads go on up to `end_offset`.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed, StorageError
+from headrace.log.batch import place, split_batches, with_base_offset
+from headrace.log.disk import SYSTEM_DISK
+from headrace.log.failure import FailStop
+from headrace.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
+from headrace.log.producers import Duplicate, ProducerStates
+from headrace.log.recovery import Recovery
+from headrace.log.segment import Segment
+from headrace.log.timestamps import TimestampedOffset, first_record_since
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headrace.clock import Clock
+    from headrace.config import LogConfig
+    from headrace.log.batch import Batch
+    from headrace.log.disk import Buffer, Disk
+    from headrace.log.recovery import CutTail
+
+logger: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """Where batches have been written, or, for a duplicate, where they had been written before."""
+
+    base_offset: int
+    last_offset: int
+    append_time_ms: int
+    duplicate: bool = False
+
+
+class PartitionLog:
+    """One partition on disk.
+
+    Used from one thread, the event loop, but for `sync`, which may run in another at the same time.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        disk: Disk,
+        fail_stop: FailStop,
+    ) -> None:
+        self.directory = directory
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._fail_stop = fail_stop
+        self._producers = ProducerStates()
+        recovered = Recovery(directory, config, disk, self._producers).run()
+        self.cut: CutTail | None = recovered.cut
+        self._segments = recovered.segments
+        self._base_offsets = [segment.base_offset for segment in self._segments]
+        self._end_offset = self._segments[-1].next_offset
+        self._durable_offset = self.start_offset
+        self._unsealed = [segment for segment in self._segments if not segment.is_sealed]
+        self._unsealed_lock = Lock()
+        self._sync_lock = Lock()
+        self._is_closed = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        disk: Disk = SYSTEM_DISK,
+        fail_stop: FailStop | None = None,
+    ) -> PartitionLog:
+        """Open a partition, making it when it is missing, and recover what a crash has left."""
+        try:
+            if disk.make_directory(directory):
+                disk.sync_directory(directory.parent)
+            log = cls(directory, config, clock, disk=disk, fail_stop=fail_stop or FailStop())
+        except OSError as error:
+            raise StorageError(f"opening the partition in {directory} failed: {error}") from error
+        if log.cut is not None:
+            logger.warning("%s", log.cut)
+        # After a crash of the process alone, what was found may be in the page cache only.
+        log.sync()
+        return log
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._base_offsets[0]
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self._end_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """All records below this offset would survive a loss of power."""
+        return self._durable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all batches."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def append(self, records: bytes | memoryview, *, size_bytes_max: int) -> Appended:
+        """Check batches, give them the next offsets and write them, without waiting for the disk.
+
+        Raises CorruptBatch, BatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, PartitionClosed or, when
+        the disk fails or has failed, StorageError.
+        """
+        self._require_open()
+        self._fail_stop.check()
+        batches = split_batches(records, size_bytes_max)
+        duplicate = self._find_duplicate(batches)
+        now_ms = self._clock.now_ms()
+        if duplicate is not None:
+            return Appended(
+                base_offset=duplicate.base_offset,
+                last_offset=duplicate.last_offset,
+                append_time_ms=now_ms,
+                duplicate=True,
+            )
+        base_offset = self._end_offset
+        self._write(batches)
+        return Appended(base_offset=base_offset, last_offset=self._end_offset - 1, append_time_ms=now_ms)
+
+    def read(self, offset: int, *, size_bytes_max: int, below_offset: int | None = None) -> bytes:
+        """Whole batches, the first of them the one that has the offset; empty at the end of the log.
+
+        At least one batch comes, however small the maximum is. None comes that reaches `below_offset`.
+        """
+        self._require_open()
+        if not self.start_offset <= offset <= self._end_offset:
+            raise OffsetOutOfRange(
+                f"{self.directory.name} has offsets {self.start_offset} to {self._end_offset}, not {offset}"
+            )
+        stop = self._end_offset if below_offset is None else min(below_offset, self._end_offset)
+        if offset >= stop:
+            return b""
+        number = bisect_right(self._base_offsets, offset) - 1
+        try:
+            for segment in self._segments[number:]:
+                if data := segment.read(offset, size_bytes_max=size_bytes_max, below_offset=stop):
+                    return data
+        except OSError as error:
+            raise StorageError(f"reading {self.directory} at offset {offset} failed: {error}") from error
+        return b""
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
+        """The first record, in the order of offsets, that has this timestamp or a later one."""
+        self._require_open()
+        try:
+            for segment in self._segments:
+                batch = segment.first_batch_since(timestamp_ms)
+                if batch is not None:
+                    return first_record_since(batch, timestamp_ms)
+        except OSError as error:
+            raise StorageError(f"searching {self.directory} by time failed: {error}") from error
+        return None
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record that has the highest timestamp of all; None when no record has one."""
+        self._require_open()
+        highest = max(segment.max_timestamp().timestamp_ms for segment in self._segments)
+        return None if highest == NO_TIMESTAMP else self.offset_for_timestamp(highest)
+
+    def sync(self) -> None:
+        """Make durable what was appended before the call. May run in another thread than `append`."""
+        with self._sync_lock:
+            self._require_open()
+            self._fail_stop.check()
+            # The order matters: a batch below this offset has been written, to a segment that is listed.
+            end_offset = self._end_offset
+            if end_offset == self._durable_offset:
+                return
+            with self._unsealed_lock:
+                unsealed = list(self._unsealed)
+            try:
+                self._sync_segments(unsealed)
+            except OSError as error:
+                raise self._fail_stop.fail(f"syncing {self.directory}", error) from error
+            self._durable_offset = end_offset
+
+    def close(self, *, sync: bool = True) -> None:
+        """Sync what is not yet durable, unless the disk has failed, and close the files."""
+        if self._is_closed:
+            return
+        if sync and self._fail_stop.failed is None:
+            self.sync()
+        with self._sync_lock:
+            self._is_closed = True
+            for segment in self._segments:
+                segment.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise PartitionClosed(f"the partition {self.directory.name} is closed, or its topic deleted")
+
+    def _find_duplicate(self, batches: list[Batch]) -> Duplicate | None:
+        if len(batches) > 1 and any(batch.header.is_idempotent for batch in batches):
+            raise CorruptBatch(f"{len(batches)} batches of an idempotent producer came at once; send one")
+        outcome = self._producers.check(batches[0].header)
+        return outcome if isinstance(outcome, Duplicate) else None
+
+    def _write(self, batches: list[Batch]) -> None:
+        offset = self._end_offset
+        headers = []
+        buffers: list[Buffer] = []
+        for batch in batches:
+            headers.append(place(batch.header, offset))
+            buffers += with_base_offset(batch, offset)
+            offset += batch.header.last_offset_delta + 1
+        segment = self._segment_for(sum(header.size_bytes for header in headers), offset)
+        try:
+            segment.open()
+        except OSError as error:
+            raise StorageError(f"opening {segment.path} failed, nothing was written: {error}") from error
+        try:
+            segment.append(headers, buffers)
+        except OSError as error:
+            raise self._fail_stop.fail(f"appending to {segment.path}", error) from error
+        for header in headers:
+            self._producers.apply(header)
+        self._end_offset = offset
+
+    def _segment_for(self, size_bytes: int, next_offset: int) -> Segment:
+        """The active segment, or a new one when the batches would make it too large."""
+        active = self._segments[-1]
+        is_full = active.size_bytes + size_bytes > self._config.segment_bytes_max
+        is_long = next_offset - active.base_offset > RELATIVE_OFFSET_MAX
+        return self._roll() if active.size_bytes and (is_full or is_long) else active
+
+    def _roll(self) -> Segment:
+        self._segments[-1].index.seal()
+        segment = Segment(
+            self.directory,
+            self._end_offset,
+            disk=self._disk,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        with self._unsealed_lock:
+            self._unsealed.append(segment)
+        return segment
+
+    def _sync_segments(self, unsealed: list[Segment]) -> None:
+        """Sync segments in their order; all but the last have been rolled, and are sealed."""
+        for segment in unsealed[:-1]:
+            segment.sync()
+            segment.write_indexes()
+            with self._unsealed_lock:
+                self._unsealed.remove(segment)
+        unsealed[-1].sync()

@@ -1,0 +1,251 @@
+"""All topics of one data directory.
+
+    lock                     held by the process that has the directory open; holds its pid
+    meta.json                cluster id, producer ids
+    topics/<topic>.json      a topic's manifest
+    topics/<topic id>.gone   the manifest of a topic that is being deleted
+    log/<topic>-<number>/    a partition's segments
+
+The manifest is what makes a topic. Creating one makes the partitions' directories first and the manifest
+last; deleting one renames the manifest first and removes the directories after, which the next start goes on
+with when a crash comes between. Directories without a manifest are never touched: an empty one is taken over
+when its topic is created, one with files in it is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+from uuid import UUID, uuid4
+
+from headrace.config import check_topic_name
+from headrace.errors import ConfigError, DataDirectoryInUse, StorageError, TopicExists, UnknownTopic
+from headrace.log.disk import SYSTEM_DISK
+from headrace.log.durable_file import TEMPORARY_NAME, read_whole, write_durably
+from headrace.log.failure import FailStop
+from headrace.log.identity import Identity
+from headrace.log.partition import PartitionLog
+from headrace.log.topic import Manifest, Topic, decode_manifest, encode_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from headrace.clock import Clock
+    from headrace.config import LogConfig
+    from headrace.log.disk import Disk
+    from headrace.log.recovery import CutTail
+
+PID_BYTES_MAX: Final = 20
+MANIFEST_SUFFIX: Final = ".json"
+GONE_SUFFIX: Final = ".gone"
+
+
+class LogStore:
+    """The topics of a data directory, open in this process alone. Used from one thread, the event loop."""
+
+    def __init__(
+        self,
+        data_dir: Path,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        disk: Disk,
+        new_id: Callable[[], UUID],
+    ) -> None:
+        self.data_dir = data_dir
+        self._config = config
+        self._clock = clock
+        self._disk = disk
+        self._new_id = new_id
+        self._fail_stop = FailStop()
+        self._topics: dict[str, Topic] = {}
+        self._lock: int | None = None
+        self._identity: Identity
+
+    @classmethod
+    def open(
+        cls,
+        data_dir: Path,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        disk: Disk = SYSTEM_DISK,
+        new_id: Callable[[], UUID] = uuid4,
+    ) -> LogStore:
+        """Take the directory for this process, making it when it is missing, and recover every topic."""
+        store = cls(data_dir, config, clock, disk=disk, new_id=new_id)
+        try:
+            store._open()
+        except OSError as error:
+            store._release()
+            raise StorageError(f"opening the data directory {data_dir} failed: {error}") from error
+        except BaseException:
+            store._release()
+            raise
+        return store
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics by name."""
+        return MappingProxyType(self._topics)
+
+    @property
+    def failed(self) -> StorageError | None:
+        """The first failed write or sync; no write is taken after it."""
+        return self._fail_stop.failed
+
+    @property
+    def cluster_id(self) -> str:
+        """An id that was made with the data directory and stays with it."""
+        return self._identity.cluster_id
+
+    @property
+    def cuts(self) -> list[CutTail]:
+        """What opening had to cut off."""
+        partitions = (each for topic in self._topics.values() for each in topic.partitions)
+        return [partition.cut for partition in partitions if partition.cut is not None]
+
+    def allocate_producer_ids(self, count: int) -> range:
+        """Ids for idempotent producers; none is ever given twice, not even after a crash."""
+        self._fail_stop.check()
+        try:
+            return self._identity.allocate_producer_ids(count)
+        except OSError as error:
+            raise self._fail_stop.fail("reserving producer ids", error) from error
+
+    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> Topic:
+        """Make a topic: a crash before this returns leaves all of it or nothing, one after it all."""
+        check_topic_name(name)
+        if partition_count < 1:
+            raise ConfigError(f"topic {name} can't have {partition_count} partitions: use at least 1")
+        if name in self._topics:
+            raise TopicExists(f"topic {name} exists already; choose another name or delete it first")
+        self._fail_stop.check()
+        manifest = Manifest(
+            name=name, topic_id=self._new_id(), partition_count=partition_count, config=dict(config or {})
+        )
+        self._require_unused(manifest)
+        try:
+            for directory_name in manifest.directory_names:
+                self._disk.make_directory(self._log_dir / directory_name)
+            self._disk.sync_directory(self._log_dir)
+            write_durably(self._disk, self._manifest_path(name), encode_manifest(manifest))
+        except OSError as error:
+            raise self._fail_stop.fail(f"creating topic {name}", error) from error
+        return self._open_topic(manifest)
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with all of its data. If a crash comes between, the next start finishes it."""
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        self._fail_stop.check()
+        gone = self._topics_dir / f"{topic.topic_id}{GONE_SUFFIX}"
+        for partition in topic.partitions:
+            partition.close(sync=False)
+        try:
+            self._disk.rename(self._manifest_path(name), gone)
+            self._disk.sync_directory(self._topics_dir)
+            del self._topics[name]
+            self._finish_deletion(gone)
+        except OSError as error:
+            raise self._fail_stop.fail(f"deleting topic {name}", error) from error
+
+    def close(self) -> None:
+        """Sync and close all partitions, and let go of the directory."""
+        try:
+            for topic in self._topics.values():
+                for partition in topic.partitions:
+                    partition.close()
+        finally:
+            self._release()
+
+    @property
+    def _log_dir(self) -> Path:
+        return self.data_dir / "log"
+
+    @property
+    def _topics_dir(self) -> Path:
+        return self.data_dir / "topics"
+
+    def _manifest_path(self, name: str) -> Path:
+        return self._topics_dir / f"{name}{MANIFEST_SUFFIX}"
+
+    def _open(self) -> None:
+        is_new = self._disk.make_directory(self.data_dir)
+        self._take()
+        self._disk.make_directory(self._log_dir)
+        self._disk.make_directory(self._topics_dir)
+        self._disk.sync_directory(self.data_dir)
+        if is_new:
+            self._disk.sync_directory(self.data_dir.parent)
+        self._identity = Identity.open(self.data_dir, self._disk, self._new_id())
+        names = self._disk.names(self._topics_dir)
+        if TEMPORARY_NAME in names:
+            self._disk.unlink(self._topics_dir / TEMPORARY_NAME)
+        for name in names:
+            if name.endswith(GONE_SUFFIX):
+                self._finish_deletion(self._topics_dir / name)
+        for name in names:
+            if name.endswith(MANIFEST_SUFFIX):
+                self._open_topic(self._read_manifest(self._topics_dir / name))
+
+    def _take(self) -> None:
+        """Lock the directory; the lock goes when the process ends, however it ends."""
+        path = self.data_dir / "lock"
+        file = self._disk.open(path)
+        if not self._disk.lock(file):
+            pid = self._disk.read(file, 0, PID_BYTES_MAX).decode(errors="replace").strip()
+            self._disk.close(file)
+            raise DataDirectoryInUse(
+                f"the data directory {self.data_dir} is in use by process {pid or 'unknown'}: "
+                "stop that one, or choose another directory"
+            )
+        self._lock = file
+        self._disk.truncate(file, 0)
+        self._disk.append(file, [f"{os.getpid()}\n".encode()])
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._disk.close(self._lock)
+            self._lock = None
+
+    def _open_topic(self, manifest: Manifest) -> Topic:
+        partitions = tuple(
+            PartitionLog.open(
+                self._log_dir / name, self._config, self._clock, disk=self._disk, fail_stop=self._fail_stop
+            )
+            for name in manifest.directory_names
+        )
+        topic = Topic(
+            name=manifest.name,
+            topic_id=manifest.topic_id,
+            partitions=partitions,
+            config=MappingProxyType(dict(manifest.config)),
+        )
+        self._topics[manifest.name] = topic
+        return topic
+
+    def _require_unused(self, manifest: Manifest) -> None:
+        for name in manifest.directory_names:
+            directory = self._log_dir / name
+            if self._disk.names(directory):
+                raise StorageError(
+                    f"topic {manifest.name} can't be created: {directory} holds files of a topic that has no "
+                    "manifest; move that directory away"
+                )
+
+    def _read_manifest(self, path: Path) -> Manifest:
+        return decode_manifest(read_whole(self._disk, path), path)
+
+    def _finish_deletion(self, gone: Path) -> None:
+        present = set(self._disk.names(self._log_dir))
+        for name in present.intersection(self._read_manifest(gone).directory_names):
+            directory = self._log_dir / name
+            for file_name in self._disk.names(directory):
+                self._disk.unlink(directory / file_name)
+            self._disk.remove_directory(directory)
+        self._disk.sync_directory(self._log_dir)
+        self._disk.unlink(gone)
