@@ -1,0 +1,248 @@
+"""From a record's bytes to what the page may show of it.
+
+Anything can be on a topic. A value that is not a JSON object becomes an `Undecodable`, with the reason and
+the beginning of its bytes; nothing raises and nothing is dropped. Of a JSON object, the fields that the page
+knows are taken where they have the expected kind:
+
+    alert_id   text   names the alert: a record with the same id is a repeat      tx_id     the trigger
+    rule       text   which rule fired                                            evidence  a list of ids
+    card_id    text   the card, never shown but for its last four characters      count     how many
+    at         text   ISO 8601 event time, UTC when it names no zone              total     money
+    sent_at    number epoch milliseconds: when the triggering record was produced
+
+Every other field, and a known one of an unexpected kind, is shown generically as text. All that leaves here
+is bounded: texts are cut at TEXT_LENGTH_MAX, lists and fields at a count. NaN and infinities are not JSON.
+The card's full id is masked wherever it appears, an alert id that was built from it included.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, NoReturn
+
+VALUE_BYTES_MAX: Final = 256 * 1024
+"""A larger value is not parsed: no alert needs it, and the page would not show it."""
+TEXT_LENGTH_MAX: Final = 300
+EVIDENCE_COUNT_MAX: Final = 50
+OTHER_FIELD_COUNT_MAX: Final = 20
+BROWSER_INTEGER_MAX: Final = 2**53 - 1
+MASKED_CARD_LENGTH_MIN: Final = 5
+"""Shorter card ids than this are all "last four characters", so there is nothing to mask elsewhere."""
+
+_KNOWN_FIELDS: Final = frozenset(
+    {"alert_id", "rule", "card_id", "tx_id", "at", "count", "evidence", "total", "sent_at"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRecord:
+    """One record of the alerts topic, as it was read."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+    """The record's own timestamp, None where it has none."""
+    received_ms: int
+    """When the console read it."""
+    live: bool
+    """False for what was on the topic before the console looked: its latency can't be known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """An alert, bounded and masked."""
+
+    alert_id: str | None
+    rule: str | None
+    words: str
+    """The rule in words: `7 transactions in 1 minute`."""
+    card: str | None
+    trigger: str | None
+    at_ms: int | None
+    total: float | None
+    sent_at_ms: int | None
+    evidence: tuple[str, ...]
+    evidence_count: int
+    """How many there were before the list was cut."""
+    other: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecodable:
+    """A record that is not an alert, and why."""
+
+    reason: str
+    preview: str
+
+
+class _NotAnAlert(Exception):
+    """Carries the reason from the parser to `decode`."""
+
+
+def decode(record: AlertRecord) -> tuple[Alert | Undecodable, str | None]:
+    """What the record says, and its alert id in full, unmasked, where it has one."""
+    try:
+        fields = _parse(record.value)
+    except _NotAnAlert as reason:
+        return Undecodable(reason=str(reason), preview=_preview(record.value)), None
+    alert_id = _identifier(fields.get("alert_id"))
+    return _alert(fields, alert_id), alert_id
+
+
+def mask(card_id: str) -> str:
+    """The last four characters of a card's id."""
+    return f"•••• {card_id[-4:]}"
+
+
+def _parse(value: bytes | None) -> dict[str, object]:
+    if value is None:
+        raise _NotAnAlert("the record has no value (a tombstone)")
+    if len(value) > VALUE_BYTES_MAX:
+        raise _NotAnAlert(f"the value has {len(value):,} bytes; at most {VALUE_BYTES_MAX:,} are read")
+    try:
+        parsed = json.loads(value.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+    except UnicodeDecodeError as error:
+        raise _NotAnAlert(f"the value is not UTF-8 (byte {error.start})") from error
+    except (ValueError, RecursionError) as error:
+        raise _NotAnAlert(f"the value is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise _NotAnAlert(f"the value is a JSON {_KINDS[type(parsed)]} where an object was expected")
+    return parsed
+
+
+_KINDS: Final[dict[type, str]] = {
+    list: "array",
+    str: "string",
+    int: "number",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} does not fit a number")
+    return number
+
+
+def _preview(value: bytes | None) -> str:
+    return _cut((value or b"")[: TEXT_LENGTH_MAX * 4].decode("utf-8", errors="replace"))
+
+
+def _alert(fields: dict[str, object], alert_id: str | None) -> Alert:
+    card_id = _identifier(fields.get("card_id"))
+
+    def shown(text: str) -> str:
+        if card_id is not None and len(card_id) >= MASKED_CARD_LENGTH_MIN:
+            text = text.replace(card_id, mask(card_id))
+        return _cut(text)
+
+    evidence = _evidence(fields.get("evidence"))
+    rule = _identifier(fields.get("rule"))
+    trigger = _identifier(fields.get("tx_id"))
+    return Alert(
+        alert_id=shown(alert_id) if alert_id else None,
+        rule=shown(rule) if rule else None,
+        words=shown(_words(rule, _whole(fields.get("count")))),
+        card=_cut(mask(card_id)) if card_id else None,
+        trigger=shown(trigger) if trigger else None,
+        at_ms=_instant_ms(fields.get("at")),
+        total=_amount(fields.get("total")),
+        sent_at_ms=_whole(fields.get("sent_at")),
+        evidence=tuple(shown(item) for item in evidence[:EVIDENCE_COUNT_MAX]),
+        evidence_count=len(evidence),
+        other=tuple((shown(name), shown(text)) for name, text in _other(fields)),
+    )
+
+
+def _words(rule: str | None, count: int | None) -> str:
+    if rule == "velocity" and count is not None:
+        return f"{count} transactions in 1 minute"
+    if rule is None:
+        return "Alert without a rule"
+    plain = rule.replace("_", " ").replace("-", " ")
+    return plain[:1].upper() + plain[1:]
+
+
+def _other(fields: dict[str, object]) -> list[tuple[str, str]]:
+    """The fields that have no place of their own on the page, as text."""
+    unplaced = [name for name, value in fields.items() if not _has_place(name, value)]
+    return [(name, _text(fields[name])) for name in unplaced[:OTHER_FIELD_COUNT_MAX]]
+
+
+def _has_place(name: str, value: object) -> bool:
+    if name not in _KNOWN_FIELDS:
+        return False
+    match name:
+        case "evidence":
+            return isinstance(value, list)
+        case "at":
+            return _instant_ms(value) is not None
+        case "count" | "sent_at":
+            return _whole(value) is not None
+        case "total":
+            return _amount(value) is not None
+        case _:
+            return _identifier(value) is not None
+
+
+def _identifier(value: object) -> str | None:
+    """A text or a whole number that names something; None for an empty text and for anything else."""
+    if isinstance(value, str):
+        return value or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _whole(value: object) -> int | None:
+    """A number whose whole part a browser can hold exactly."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > BROWSER_INTEGER_MAX:
+        return None
+    return int(value)
+
+
+def _amount(value: object) -> float | None:
+    """A number that a browser can show: an integer that no float can hold is shown as text instead."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _instant_ms(value: object) -> int | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        instant = datetime.fromisoformat(value)
+        return round((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _evidence(value: object) -> list[str]:
+    return [_text(item) for item in value] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…"

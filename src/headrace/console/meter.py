@@ -1,0 +1,82 @@
+"""Where the topics end: asks the broker, by protocol, through an admin client.
+
+It asks about topics by name in a way that never creates them, so a console that is started first leaves no
+trace on the broker.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from headrace.console.client_errors import reason
+from headrace.errors import BrokerUnavailable
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+
+REQUEST_S_MAX: Final = 2.0
+STOP_CHECK_S: Final = 0.05
+
+PartitionEnds = dict[int, int]
+"""The end offset of each partition of a topic."""
+
+
+class Stopped(Exception):
+    """The console is closing: nobody waits for the answer any more."""
+
+
+class Meter:
+    """Asks one broker. To be used from one thread; `stop` may be set from another."""
+
+    def __init__(self, settings: Mapping[str, str | int | float | bool], stop: threading.Event) -> None:
+        self._admin = AdminClient(dict(settings))
+        self._stop = stop
+
+    def ends(self, topics: tuple[str, ...]) -> dict[str, PartitionEnds]:
+        """The end offsets of those topics that exist. Raises BrokerUnavailable, or Stopped."""
+        partitions = self._partitions(topics)
+        offsets = self._offsets(partitions, OffsetSpec.latest())
+        ends: dict[str, PartitionEnds] = {}
+        for partition in partitions:
+            ends.setdefault(partition.topic, {})[partition.partition] = offsets[partition]
+        return ends
+
+    def firsts(self, topic: str, partitions: list[int]) -> PartitionEnds:
+        """The first offset that each partition still holds. Raises BrokerUnavailable, or Stopped."""
+        wanted = [TopicPartition(topic, partition) for partition in partitions]
+        offsets = self._offsets(wanted, OffsetSpec.earliest())
+        return {partition.partition: offset for partition, offset in offsets.items()}
+
+    def _partitions(self, topics: tuple[str, ...]) -> list[TopicPartition]:
+        answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_S_MAX)
+        found: list[TopicPartition] = []
+        for topic, answer in answers.items():
+            try:
+                description = self._answer(answer)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise BrokerUnavailable(reason(error.args[0])) from error
+            else:
+                found.extend(TopicPartition(topic, partition.id) for partition in description.partitions)
+        return found
+
+    def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        if not partitions:
+            return {}
+        answers = self._admin.list_offsets(dict.fromkeys(partitions, spec), request_timeout=REQUEST_S_MAX)
+        try:
+            return {partition: self._answer(answer).offset for partition, answer in answers.items()}
+        except KafkaException as error:
+            raise BrokerUnavailable(reason(error.args[0])) from error
+
+    def _answer(self, answer: concurrent.futures.Future[Any]) -> Any:
+        """Wait for an answer, but not when the console closes."""
+        while not self._stop.is_set():
+            if concurrent.futures.wait([answer], timeout=STOP_CHECK_S).done:
+                return answer.result()
+        raise Stopped
