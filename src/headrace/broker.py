@@ -1,0 +1,187 @@
+"""The broker as a whole: in this process, on its own thread, or in the foreground until a signal comes.
+
+with headrace.Broker() as broker:               # a free port and a temporary directory, gone afterwards
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+
+with headrace.Broker("data") as broker:         # keeps its data in ./data
+    ...
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import tempfile
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from headrace.clock import SystemClock
+from headrace.config import Address, BrokerConfig
+from headrace.errors import UsageError
+from headrace.kafka.server import KafkaServer
+from headrace.log.store import LogStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Self
+
+    from headrace.clock import Clock
+
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Broker:
+    """A Kafka broker inside this process, on a thread of its own. Use it as a context manager.
+
+    `data_dir` is where the log is kept. Without it, a temporary directory is made and removed again; then
+    there is nothing that could survive, and nothing waits for the disk (durability `os`).
+
+    `config` replaces all other settings. Without it, the broker listens on a free port of 127.0.0.1.
+
+    Several brokers in one process don't disturb each other, and a stopped one can be started again. Methods
+    may be called from any thread, one at a time.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        *,
+        config: BrokerConfig | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._config = config or BrokerConfig(
+            listen=Address("127.0.0.1", 0), durability="os" if data_dir is None else "sync"
+        )
+        self._clock = clock or SystemClock()
+        self._thread: Thread | None = None
+        self._temporary_dir: Path | None = None
+
+    def start(self) -> Self:
+        """Start, and return when clients can connect. What goes wrong is raised here."""
+        if self._thread is not None:
+            raise UsageError(f"the broker at {self.bootstrap} is running already: stop it first")
+        if self._data_dir is None:
+            self._temporary_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
+        config = replace(self._config, data_dir=self.data_dir)
+        started: Future[tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        thread = Thread(target=_run_in_thread, args=(config, self._clock, started), name="headrace-broker")
+        thread.start()
+        try:
+            self._address, self._loop, self._stopping = started.result()
+        except BaseException:
+            thread.join()
+            self._remove_temporary_dir()
+            raise
+        self._thread = thread
+        return self
+
+    def stop(self) -> None:
+        """Stop, and return when all sockets are closed and nothing is left behind. Harmless when stopped."""
+        if self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
+        self._thread = None
+        self._remove_temporary_dir()
+
+    @property
+    def address(self) -> Address:
+        """Where the broker listens."""
+        if self._thread is None:
+            raise UsageError("the broker is not running: call start(), or use it in a `with` statement")
+        return self._address
+
+    @property
+    def bootstrap(self) -> str:
+        """What a Kafka client wants as `bootstrap.servers`."""
+        return str(self.address)
+
+    @property
+    def data_dir(self) -> Path:
+        """Where the log is kept."""
+        directory = self._data_dir or self._temporary_dir
+        if directory is None:
+            raise UsageError("the broker is not running, so its temporary directory does not exist")
+        return directory
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _remove_temporary_dir(self) -> None:
+        if self._temporary_dir is not None:
+            rmtree(self._temporary_dir)
+            self._temporary_dir = None
+
+
+def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> None:
+    """Serve in the foreground until SIGINT or SIGTERM, then shut down cleanly. Call it on the main thread."""
+
+    async def serve_until_signal() -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, stopping.set)
+        await _serve(config, SystemClock(), on_ready, stopping)
+
+    with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+        runner.run(serve_until_signal())
+
+
+def _run_in_thread(
+    config: BrokerConfig,
+    clock: Clock,
+    started: Future[tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]],
+) -> None:
+    async def serve_until_stopped() -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        await _serve(config, clock, lambda address: started.set_result((address, loop, stopping)), stopping)
+
+    try:
+        with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+            runner.run(serve_until_stopped())
+    except BaseException as error:
+        if started.done():
+            raise
+        started.set_exception(error)
+
+
+async def _serve(
+    config: BrokerConfig, clock: Clock, on_ready: Callable[[Address], None], stopping: asyncio.Event
+) -> None:
+    store = LogStore.open(config.data_dir, config.log, clock)
+    try:
+        server = KafkaServer(config, store, clock)
+        try:
+            on_ready(await server.start())
+            await stopping.wait()
+        finally:
+            await server.stop()
+    finally:
+        store.close()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's event loop where it can be had; it is about twice as fast."""
+    if sys.platform == "win32":
+        return asyncio.new_event_loop()
+    try:
+        import uvloop  # noqa: PLC0415  # it is not needed where it can't be had
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -1,0 +1,60 @@
+"""An answer that is not ready yet.
+
+Handlers are plain functions that are called in the order of a connection's requests. One that can answer
+at once returns the response; one that must wait (for the disk, for more data, for other group members)
+returns a Pending and resolves it later. None of this needs an event loop, so tests drive it by hand.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Response = TypeVar("Response")
+
+
+class Silence(Enum):
+    """There is no response: the request asked for none."""
+
+    KEEP_OPEN = auto()
+    CLOSE = auto()
+    """Something went wrong, and closing the connection is the only way to say so."""
+
+
+class Pending(Generic[Response]):
+    """A response that will come once. Not safe to share between threads."""
+
+    __slots__ = ("_callback", "_response", "on_abandoned")
+
+    def __init__(self) -> None:
+        self.on_abandoned: Callable[[], None] | None = None
+        self._callback: Callable[[Response], None] | None = None
+        self._response: Response | None = None
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether the response is there."""
+        return self._response is not None
+
+    def resolve(self, response: Response) -> None:
+        """Give the response. The first one counts: a wait that ends twice has been answered already."""
+        if self._response is not None:
+            return
+        self._response = response
+        if self._callback is not None:
+            self._callback(response)
+
+    def then(self, callback: Callable[[Response], None]) -> None:
+        """Call back with the response, now if it is there already."""
+        self._callback = callback
+        if self._response is not None:
+            callback(self._response)
+
+    def abandon(self) -> None:
+        """Say that nobody is there any more to hear the response."""
+        self._callback = None
+        if self.on_abandoned is not None and self._response is None:
+            self.on_abandoned()

@@ -1,0 +1,111 @@
+"""Which APIs and versions are offered, and who handles them.
+
+The ranges are those of Apache Kafka 4.3, as far as this broker implements the API at all. A request for
+anything else closes its connection, as Kafka does: clients ask for ApiVersions first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.kafka.codec.frame import API_VERSIONS_KEY
+from headrace.kafka.handlers.api_versions import answer_api_versions
+from headrace.kafka.handlers.cluster import handle_describe_cluster, handle_find_coordinator
+from headrace.kafka.handlers.configs import handle_describe_configs
+from headrace.kafka.handlers.fetch import handle_fetch
+from headrace.kafka.handlers.group_admin import (
+    handle_delete_groups,
+    handle_describe_groups,
+    handle_list_groups,
+)
+from headrace.kafka.handlers.groups import (
+    handle_heartbeat,
+    handle_join_group,
+    handle_leave_group,
+    handle_sync_group,
+)
+from headrace.kafka.handlers.init_producer_id import handle_init_producer_id
+from headrace.kafka.handlers.leader_epoch import handle_offset_for_leader_epoch
+from headrace.kafka.handlers.list_offsets import handle_list_offsets
+from headrace.kafka.handlers.metadata import handle_metadata
+from headrace.kafka.handlers.offsets import handle_offset_commit, handle_offset_fetch
+from headrace.kafka.handlers.produce import handle_produce
+from headrace.kafka.handlers.topics import handle_create_topics, handle_delete_topics
+from headrace.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headrace.kafka.messages.create_topics import CreateTopicsRequest
+from headrace.kafka.messages.delete_groups import DeleteGroupsRequest
+from headrace.kafka.messages.delete_topics import DeleteTopicsRequest
+from headrace.kafka.messages.describe_cluster import DescribeClusterRequest
+from headrace.kafka.messages.describe_configs import DescribeConfigsRequest
+from headrace.kafka.messages.describe_groups import DescribeGroupsRequest
+from headrace.kafka.messages.fetch import FetchRequest
+from headrace.kafka.messages.find_coordinator import FindCoordinatorRequest
+from headrace.kafka.messages.heartbeat import HeartbeatRequest
+from headrace.kafka.messages.init_producer_id import InitProducerIdRequest
+from headrace.kafka.messages.join_group import JoinGroupRequest
+from headrace.kafka.messages.leave_group import LeaveGroupRequest
+from headrace.kafka.messages.list_groups import ListGroupsRequest
+from headrace.kafka.messages.list_offsets import ListOffsetsRequest
+from headrace.kafka.messages.metadata import MetadataRequest
+from headrace.kafka.messages.offset_commit import OffsetCommitRequest
+from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
+from headrace.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from headrace.kafka.messages.produce import ProduceRequest
+from headrace.kafka.messages.sync_group import SyncGroupRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.kafka.codec.shape import MessageClass
+    from headrace.kafka.services import Call
+
+PRODUCE_KEY: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API: the versions on offer, the class of its requests, and the handler."""
+
+    key: int
+    version_first: int
+    version_last: int
+    request: MessageClass
+    handler: Callable[[Call, Any], Any]
+
+    def offers(self, version: int) -> bool:
+        """Whether the version is on offer."""
+        return self.version_first <= version <= self.version_last
+
+
+def handle_api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Say what is offered."""
+    return answer_api_versions(call, request, OFFERED)
+
+
+_ALL: Final = (
+    Api(PRODUCE_KEY, 3, 13, ProduceRequest, handle_produce),
+    Api(1, 4, 18, FetchRequest, handle_fetch),
+    Api(2, 1, 11, ListOffsetsRequest, handle_list_offsets),
+    Api(3, 0, 13, MetadataRequest, handle_metadata),
+    Api(8, 2, 10, OffsetCommitRequest, handle_offset_commit),
+    Api(9, 1, 10, OffsetFetchRequest, handle_offset_fetch),
+    Api(10, 0, 6, FindCoordinatorRequest, handle_find_coordinator),
+    Api(11, 0, 9, JoinGroupRequest, handle_join_group),
+    Api(12, 0, 4, HeartbeatRequest, handle_heartbeat),
+    Api(13, 0, 5, LeaveGroupRequest, handle_leave_group),
+    Api(14, 0, 5, SyncGroupRequest, handle_sync_group),
+    Api(15, 0, 6, DescribeGroupsRequest, handle_describe_groups),
+    Api(16, 0, 5, ListGroupsRequest, handle_list_groups),
+    Api(API_VERSIONS_KEY, 0, 4, ApiVersionsRequest, handle_api_versions),
+    Api(19, 2, 7, CreateTopicsRequest, handle_create_topics),
+    Api(20, 1, 6, DeleteTopicsRequest, handle_delete_topics),
+    Api(22, 0, 6, InitProducerIdRequest, handle_init_producer_id),
+    Api(23, 2, 4, OffsetForLeaderEpochRequest, handle_offset_for_leader_epoch),
+    Api(32, 1, 4, DescribeConfigsRequest, handle_describe_configs),
+    Api(42, 0, 2, DeleteGroupsRequest, handle_delete_groups),
+    Api(60, 0, 2, DescribeClusterRequest, handle_describe_cluster),
+)
+
+APIS: Final = {api.key: api for api in _ALL}
+OFFERED: Final = tuple((api.key, api.version_first, api.version_last) for api in _ALL)

@@ -1,0 +1,191 @@
+"""One client's connection: hands its bytes to the frame reader and its frames to the dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from headrace.config import Address
+from headrace.errors import ProtocolError
+from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
+from headrace.kafka.dispatch import Peer, dispatch
+
+if TYPE_CHECKING:
+    from headrace.kafka.answer import Pending
+    from headrace.kafka.budget import InFlightBudget
+    from headrace.kafka.codec.writer import Parts
+    from headrace.kafka.services import Services
+
+logger: Final = logging.getLogger(__name__)
+
+FRAME_WAIT_S_MAX: Final = 60.0
+"""A frame that has begun must be there as a whole within this time."""
+
+
+class ClientConnection(asyncio.Protocol):
+    """Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        services: Services,
+        budget: InFlightBudget,
+        connections: set[ClientConnection],
+        *,
+        is_refused: bool,
+    ) -> None:
+        self._services = services
+        self._budget = budget
+        self._connections = connections
+        self._is_refused = is_refused
+        self._reader = FrameReader(services.config.frame_bytes_max)
+        self._answers = AnswerQueue()
+        self._waiting: deque[bytes] = deque()
+        self._pending: dict[Slot, Pending[Any]] = {}
+        self._reserved_bytes = 0
+        self._admitted_bytes: int | None = None
+        self._frame_began_s: float | None = None
+        self._is_pumping = False
+        self._is_reading = True
+        self._is_writable = True
+        self._is_lost = False
+        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember who it is."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._is_refused:
+            logger.warning("connection refused: connection_count_max are open already")
+            self._transport.abort()
+            return
+        self._connections.add(self)
+        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        host, port, *_ = self._transport.get_extra_info("peername")
+        own_host, own_port, *_ = self._transport.get_extra_info("sockname")
+        self._peer = Peer(host=host, port=port, address=Address(own_host, own_port))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
+        """Let go of everything that the connection holds."""
+        self._is_lost = True
+        self._connections.discard(self)
+        for pending in self._pending.values():
+            pending.abandon()
+        self._pending.clear()
+        self._waiting.clear()
+        reserved, self._reserved_bytes = self._reserved_bytes, 0
+        self._budget.release(reserved)
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes."""
+        self._reader.receive(data)
+        self._pump()
+
+    def pause_writing(self) -> None:
+        """The client reads too slowly: start nothing more for it."""
+        self._is_writable = False
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._is_writable = True
+        self._pump()
+
+    def close(self) -> asyncio.Future[None]:
+        """Send what is due, then close."""
+        self._transport.close()
+        return self._lost
+
+    def abort(self) -> None:
+        """Close now."""
+        self._transport.abort()
+
+    def close_if_stalled(self, now_s: float) -> None:
+        """Close a connection whose frame has been arriving for too long."""
+        if self._frame_began_s is not None and now_s - self._frame_began_s > FRAME_WAIT_S_MAX:
+            self._fail(ProtocolError(f"a frame was not there as a whole after {FRAME_WAIT_S_MAX:.0f} s"))
+
+    def _pump(self) -> None:
+        """Take frames and start requests, as far as order and limits allow."""
+        if self._is_pumping or self._is_lost:
+            return
+        self._is_pumping = True
+        try:
+            self._take_frames()
+            while self._waiting and self._may_start():
+                self._start(self._waiting.popleft())
+                self._take_frames()
+        except ProtocolError as error:
+            self._fail(error)
+        except Exception:
+            # A mistake of ours in one request must not end the broker for everybody else.
+            logger.exception(
+                "a request of %s failed in an unexpected way; closing its connection", self._peer
+            )
+            self.abort()
+        finally:
+            self._is_pumping = False
+        self._pause_or_resume_reading()
+
+    def _take_frames(self) -> None:
+        while len(self._waiting) < REQUESTS_WAITING_MAX:
+            if self._admitted_bytes is None and not self._admit():
+                return
+            frame = self._reader.next_frame()
+            if frame is None:
+                if self._frame_began_s is None:
+                    self._frame_began_s = asyncio.get_running_loop().time()
+                return
+            self._admitted_bytes = None
+            self._frame_began_s = None
+            self._waiting.append(frame)
+
+    def _admit(self) -> bool:
+        size_bytes = self._reader.next_size()
+        if size_bytes is None or not self._budget.reserve(size_bytes, self._pump):
+            return False
+        self._admitted_bytes = size_bytes
+        self._reserved_bytes += size_bytes
+        return True
+
+    def _may_start(self) -> bool:
+        return self._is_writable and self._answers.may_start(is_produce=is_produce(self._waiting[0]))
+
+    def _start(self, frame: bytes) -> None:
+        slot = self._answers.open_slot(is_produce=is_produce(frame))
+        size_bytes = len(frame)
+
+        def answer(parts: Parts | None) -> None:
+            self._answered(slot, size_bytes, parts)
+
+        pending = dispatch(self._services, self._peer, frame, answer)
+        if pending is not None and not pending.is_resolved:
+            self._pending[slot] = pending
+
+    def _answered(self, slot: Slot, size_bytes: int, parts: Parts | None) -> None:
+        if self._is_lost:
+            return
+        self._pending.pop(slot, None)
+        self._reserved_bytes -= size_bytes
+        for ready in self._answers.fill(slot, parts):
+            self._transport.writelines(ready)
+        self._budget.release(size_bytes)
+        self._pump()
+
+    def _pause_or_resume_reading(self) -> None:
+        if self._is_lost or self._transport.is_closing():
+            return
+        is_full = len(self._waiting) >= REQUESTS_WAITING_MAX
+        is_without_room = self._admitted_bytes is None and self._reader.next_size() is not None
+        wants_reading = not is_full and not is_without_room
+        if wants_reading and not self._is_reading:
+            self._transport.resume_reading()
+        elif self._is_reading and not wants_reading:
+            self._transport.pause_reading()
+        self._is_reading = wants_reading
+
+    def _fail(self, error: ProtocolError) -> None:
+        logger.warning("closing the connection of %s: %s", self._peer, error)
+        self.abort()

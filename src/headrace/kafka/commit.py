@@ -1,0 +1,109 @@
+"""Group commit: many appends wait for one fdatasync.
+
+    append -> appended(log) -> a sync starts, on a thread -> synced() -> waiting producers are released
+                                                                     -> parked fetches look again
+
+While a sync runs, further appends gather; they all go into the next one. So the busier the broker, the
+more acknowledgements each fdatasync pays for, and the event loop never waits for the disk.
+
+With durability `os` an append counts as durable at once, as in Kafka: nothing waits, nothing is synced.
+
+What consumers may see ends at the high watermark: with `sync` that is the durable offset, so that nothing
+is ever shown that a power cut could take back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from headrace.config import Durability
+    from headrace.errors import HeadraceError, StorageError
+    from headrace.log.partition import PartitionLog
+
+    Waiter = Callable[[HeadraceError | None], None]
+    StartSync = Callable[[tuple[PartitionLog, ...]], None]
+
+
+class GroupCommit:
+    """Knows who waits for which offset to be durable. Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        durability: Durability,
+        start_sync: StartSync,
+        on_progress: Callable[[PartitionLog], None],
+        on_failure: Callable[[StorageError], None],
+    ) -> None:
+        self._is_synchronous = durability == "sync"
+        self._start_sync = start_sync
+        self._on_progress = on_progress
+        self._on_failure = on_failure
+        self._dirty: dict[PartitionLog, None] = {}
+        self._is_syncing = False
+        self._waiters: dict[PartitionLog, deque[tuple[int, Waiter]]] = {}
+
+    def high_watermark(self, log: PartitionLog) -> int:
+        """The offset below which consumers may read."""
+        return log.durable_offset if self._is_synchronous else log.end_offset
+
+    def appended(self, log: PartitionLog) -> None:
+        """Note that the log has grown."""
+        if not self._is_synchronous:
+            self._on_progress(log)
+            return
+        self._dirty[log] = None
+        self._sync_next()
+
+    def when_durable(self, log: PartitionLog, end_offset: int, waiter: Waiter) -> None:
+        """Call the waiter once everything below the offset is durable, or the disk has failed."""
+        if not self._is_synchronous or log.durable_offset >= end_offset:
+            waiter(None)
+        else:
+            self._waiters.setdefault(log, deque()).append((end_offset, waiter))
+
+    def synced(self, logs: Iterable[PartitionLog], error: StorageError | None) -> None:
+        """Note that a sync has come to its end."""
+        self._is_syncing = False
+        if error is not None:
+            self.fail(error)
+            return
+        for log in logs:
+            self._release(log)
+            self._on_progress(log)
+        self._sync_next()
+
+    def closed(self, log: PartitionLog, error: HeadraceError) -> None:
+        """Release everybody who waits for a partition that is no more."""
+        self._dirty.pop(log, None)
+        for _, waiter in self._waiters.pop(log, ()):
+            waiter(error)
+
+    def fail(self, error: StorageError) -> None:
+        """Release everybody with the error: what they wait for will not come.
+
+        Some of it may have reached the disk, but a failed fdatasync does not say what.
+        """
+        self._on_failure(error)
+        self._dirty.clear()
+        for log in tuple(self._waiters):
+            self.closed(log, error)
+
+    def _sync_next(self) -> None:
+        if self._dirty and not self._is_syncing:
+            self._is_syncing = True
+            logs = tuple(self._dirty)
+            self._dirty.clear()
+            self._start_sync(logs)
+
+    def _release(self, log: PartitionLog) -> None:
+        waiters = self._waiters.get(log)
+        durable_offset = log.durable_offset
+        while waiters and waiters[0][0] <= durable_offset:
+            _, waiter = waiters.popleft()
+            waiter(None)
+        if not waiters:
+            self._waiters.pop(log, None)

@@ -1,0 +1,164 @@
+"""One client's byte stream, without I/O: bytes in, request frames out, answers in the order of requests.
+
+    stream    size i32, frame of that many bytes, size, frame, ...
+
+The size is checked as soon as its four bytes are there, before anything is kept: whoever speaks TLS or HTTP
+to this port would else be taken to announce hundreds of megabytes. Besides Produce, no request has reason
+to be large, and their decoded form can be many times their bytes, so they have a lower maximum.
+
+A request starts when everything before it on its connection has been answered, as in Kafka; but Produce
+requests may follow each other at once, because their order is settled by the append and only their
+acknowledgement waits. That keeps a producer with five requests in flight from waiting five times.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from headrace.config import MIB
+from headrace.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from headrace.kafka.codec.writer import Parts
+
+SMALL_REQUEST_BYTES_MAX: Final = 16 * MIB
+"""The most for any request but Produce."""
+REQUESTS_WAITING_MAX: Final = 64
+"""How many requests of a connection are kept before they start; reading stops above it."""
+FRAME_BYTES_MIN: Final = 10
+"""No request header is shorter."""
+
+_SIZE: Final = Struct(">i")
+_SIZE_AND_KEY: Final = Struct(">ih")
+_PRODUCE_KEY: Final = 0
+_OTHER_PROTOCOLS: Final = (
+    (b"\x16\x03", "a TLS handshake; this port is plain text, so set security.protocol=PLAINTEXT"),
+    (b"GET ", "an HTTP request; this port speaks Kafka's protocol"),
+    (b"POST", "an HTTP request; this port speaks Kafka's protocol"),
+    (b"PUT ", "an HTTP request; this port speaks Kafka's protocol"),
+    (b"HEAD", "an HTTP request; this port speaks Kafka's protocol"),
+    (b"OPTI", "an HTTP request; this port speaks Kafka's protocol"),
+    (b"DELE", "an HTTP request; this port speaks Kafka's protocol"),
+    (b"PRI ", "an HTTP/2 connection; this port speaks Kafka's protocol"),
+    (b"AMQP", "an AMQP connection; this port speaks Kafka's protocol"),
+    (b"SSH-", "an SSH connection; this port speaks Kafka's protocol"),
+)
+
+
+class FrameReader:
+    """Cuts a byte stream into frames."""
+
+    __slots__ = ("_buffer", "_frame_bytes_max", "_position")
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer: bytes | bytearray = b""
+        self._position = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How many bytes have come that are not part of a whole frame yet."""
+        return len(self._buffer) - self._position
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes that have arrived."""
+        if self._position == len(self._buffer):
+            self._buffer = data
+        elif self._position == 0 and isinstance(self._buffer, bytearray):
+            self._buffer += data
+            return
+        else:
+            rest = bytearray(memoryview(self._buffer)[self._position :])
+            rest += data
+            self._buffer = rest
+        self._position = 0
+
+    def next_size(self) -> int | None:
+        """The size of the next frame, once it is known and found right."""
+        if self.buffered_bytes < _SIZE_AND_KEY.size:
+            if self.buffered_bytes >= _SIZE.size:
+                self._check(_SIZE.unpack_from(self._buffer, self._position)[0], self._frame_bytes_max)
+            return None
+        size, api_key = _SIZE_AND_KEY.unpack_from(self._buffer, self._position)
+        is_produce = api_key == _PRODUCE_KEY
+        self._check(
+            size, self._frame_bytes_max if is_produce else min(self._frame_bytes_max, SMALL_REQUEST_BYTES_MAX)
+        )
+        return int(size)
+
+    def next_frame(self) -> bytes | None:
+        """The next frame, if it is there as a whole."""
+        size = self.next_size()
+        if size is None or self.buffered_bytes < _SIZE.size + size:
+            return None
+        start = self._position + _SIZE.size
+        frame = bytes(memoryview(self._buffer)[start : start + size])
+        self._position = start + size
+        if self._position == len(self._buffer):
+            self._buffer, self._position = b"", 0
+        return frame
+
+    def _check(self, size: int, size_max: int) -> None:
+        if FRAME_BYTES_MIN <= size <= size_max:
+            return
+        start = bytes(self._buffer[self._position : self._position + 4])
+        for prefix, description in _OTHER_PROTOCOLS:
+            if start.startswith(prefix):
+                raise ProtocolError(f"the first bytes look like {description}")
+        raise ProtocolError(
+            f"a frame says that it has {size} bytes; {FRAME_BYTES_MIN} to {size_max} are accepted"
+        )
+
+
+class Slot:
+    """The place of one answer in the order of a connection."""
+
+    __slots__ = ("is_produce", "is_ready", "parts")
+
+    def __init__(self, *, is_produce: bool) -> None:
+        self.is_produce = is_produce
+        self.is_ready = False
+        self.parts: Parts | None = None
+
+
+class AnswerQueue:
+    """Keeps answers in the order of their requests."""
+
+    __slots__ = ("_other_count", "_slots")
+
+    def __init__(self) -> None:
+        self._slots: deque[Slot] = deque()
+        self._other_count = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def may_start(self, *, is_produce: bool) -> bool:
+        """Whether the next request may start while earlier ones wait for their answers."""
+        return not self._slots or (is_produce and self._other_count == 0)
+
+    def open_slot(self, *, is_produce: bool) -> Slot:
+        """Take the next place."""
+        slot = Slot(is_produce=is_produce)
+        self._slots.append(slot)
+        self._other_count += not is_produce
+        return slot
+
+    def fill(self, slot: Slot, parts: Parts | None) -> list[Parts]:
+        """Put an answer into its place, None for a request that has none; return what can be sent now."""
+        slot.parts = parts
+        slot.is_ready = True
+        ready = []
+        while self._slots and self._slots[0].is_ready:
+            first = self._slots.popleft()
+            self._other_count -= not first.is_produce
+            if first.parts is not None:
+                ready.append(first.parts)
+        return ready
+
+
+def is_produce(frame: bytes) -> bool:
+    """Whether a request frame is a Produce."""
+    return frame.startswith(b"\0\0")

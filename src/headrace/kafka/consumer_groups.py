@@ -1,0 +1,166 @@
+"""Consumer groups at work: the coordinator's logic, its timers, and the topic that keeps its offsets.
+
+An offset counts as committed once its record is durable, in the order of the log: first append, then wait,
+then apply, then answer. The check that the committer is a living member of the present generation and the
+append happen in one step, so nothing ever goes to disk for a generation that has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, GroupLimits
+from headrace.kafka.groups.offsets import decode_offset_record, encode_offset_record
+from headrace.kafka.services import OFFSETS_TOPIC
+from headrace.log.batch import decode_records, encode_batch, read_header
+from headrace.log.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.clock import Clock
+    from headrace.config import BrokerConfig
+    from headrace.errors import HeadraceError
+    from headrace.kafka.answer import Pending
+    from headrace.kafka.commit import GroupCommit
+    from headrace.kafka.groups.coordinator import Outcome
+    from headrace.kafka.groups.offsets import OffsetRecord
+    from headrace.kafka.services import Scheduler, Timer
+    from headrace.log.partition import PartitionLog
+    from headrace.log.store import LogStore
+
+logger: Final = logging.getLogger(__name__)
+
+RECOVERY_READ_BYTES: Final = 1024 * 1024
+
+
+class ConsumerGroups:
+    """Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: LogStore,
+        clock: Clock,
+        scheduler: Scheduler,
+        commit: GroupCommit,
+    ) -> None:
+        self.coordinator = GroupCoordinator(
+            GroupLimits(
+                session_timeout_ms_min=config.session_timeout_ms_min,
+                session_timeout_ms_max=config.session_timeout_ms_max,
+                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            )
+        )
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._scheduler = scheduler
+        self._commit = commit
+        self._timers: dict[str, tuple[int, Timer]] = {}
+        self._recover()
+
+    def now_ms(self) -> int:
+        """The time by which groups live. It never jumps."""
+        return int(self._clock.monotonic_s() * 1000)
+
+    def wall_ms(self) -> int:
+        """The time that is written down."""
+        return self._clock.now_ms()
+
+    def carry_out(self, outcome: Outcome) -> None:
+        """Apply changes of membership, answer whoever waited for them, and set the timers."""
+        for record in outcome.records:
+            self.coordinator.apply(record)
+            if isinstance(record, GroupChanged):
+                self._set_timer(record.group.group_id)
+        for reply in outcome.replies:
+            pending: Pending[Any] = reply.token  # type: ignore[assignment]  # our tokens are the pending answers
+            pending.resolve(reply.response)
+
+    def write(
+        self, records: Sequence[OffsetRecord], on_durable: Callable[[HeadraceError | None], None]
+    ) -> None:
+        """Keep records of offsets, apply them once they are durable, then call back.
+
+        Raises what the log raises when it can't append.
+        """
+        if not records:
+            on_durable(None)
+            return
+
+        def apply_then_call(error: HeadraceError | None) -> None:
+            if error is None:
+                for record in records:
+                    self.coordinator.apply(record)
+            on_durable(error)
+
+        log = self._log()
+        appended = log.append(_encode(records, self.wall_ms()), size_bytes_max=self._config.frame_bytes_max)
+        self._commit.appended(log)
+        self._commit.when_durable(log, appended.last_offset + 1, apply_then_call)
+
+    def topic_deleted(self, topic: str) -> None:
+        """Forget the offsets of a deleted topic."""
+        self.write(self.coordinator.handle_topic_deleted(topic), _log_failure)
+
+    def close(self) -> None:
+        """Stop all timers."""
+        for _, timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _log(self) -> PartitionLog:
+        topic = self._store.topics.get(OFFSETS_TOPIC) or self._store.create_topic(OFFSETS_TOPIC, 1)
+        return topic.partitions[0]
+
+    def _recover(self) -> None:
+        topic = self._store.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            return
+        log = topic.partitions[0]
+        offset = log.start_offset
+        while data := log.read(offset, size_bytes_max=RECOVERY_READ_BYTES):
+            view = memoryview(data)
+            while view:
+                header = read_header(view)
+                self._apply_batch(bytes(view[: header.size_bytes]))
+                offset = header.last_offset + 1
+                view = view[header.size_bytes :]
+
+    def _apply_batch(self, batch: bytes) -> None:
+        for record in decode_records(batch):
+            decoded = decode_offset_record(record.key or b"", record.value)
+            if decoded is not None:
+                self.coordinator.apply(decoded)
+
+    def _set_timer(self, group_id: str) -> None:
+        group = self.coordinator.groups.get(group_id)
+        deadline_ms = None if group is None else group.next_deadline_ms()
+        running = self._timers.get(group_id)
+        # A timer that rings too early does no harm, and heartbeats move the deadline all the time.
+        if running is not None and deadline_ms is not None and running[0] <= deadline_ms:
+            return
+        if running is not None:
+            running[1].cancel()
+            del self._timers[group_id]
+        if deadline_ms is not None:
+            delay_s = max(0, deadline_ms - self.now_ms() + 1) / 1000
+            timer = self._scheduler.call_later(delay_s, lambda: self._ring(group_id))
+            self._timers[group_id] = (deadline_ms, timer)
+
+    def _ring(self, group_id: str) -> None:
+        self._timers.pop(group_id, None)
+        self.carry_out(self.coordinator.handle_time(group_id, self.now_ms()))
+        self._set_timer(group_id)
+
+
+def _encode(records: Sequence[OffsetRecord], now_ms: int) -> bytes:
+    pairs = (encode_offset_record(record) for record in records)
+    return encode_batch([Record(timestamp_ms=now_ms, key=key, value=value) for key, value in pairs])
+
+
+def _log_failure(error: HeadraceError | None) -> None:
+    if error is not None:
+        logger.error("the offsets of a deleted topic could not be forgotten: %s", error)

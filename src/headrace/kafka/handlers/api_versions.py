@@ -1,0 +1,38 @@
+"""ApiVersions: what the broker offers. The one request that is answered whatever its version is."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from headrace.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.kafka.messages.api_versions import ApiVersionsRequest
+    from headrace.kafka.services import Call
+
+SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+FIRST_VERSION_WITH_SOFTWARE: Final = 3
+
+
+def answer_api_versions(
+    call: Call, request: ApiVersionsRequest, offered: Iterable[tuple[int, int, int]]
+) -> ApiVersionsResponse:
+    """Say what is offered, as (key, first version, last version)."""
+    names = (request.client_software_name, request.client_software_version)
+    if call.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(SOFTWARE_NAME.fullmatch, names)):
+        return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=())
+    return ApiVersionsResponse(api_keys=_api_keys(offered))
+
+
+def unsupported_api_versions(offered: Iterable[tuple[int, int, int]]) -> ApiVersionsResponse:
+    """The answer to a version of ApiVersions that is not offered; it says which are."""
+    return ApiVersionsResponse(error_code=ErrorCode.unsupported_version, api_keys=_api_keys(offered))
+
+
+def _api_keys(offered: Iterable[tuple[int, int, int]]) -> tuple[ApiVersion, ...]:
+    return tuple(ApiVersion(api_key=key, min_version=first, max_version=last) for key, first, last in offered)

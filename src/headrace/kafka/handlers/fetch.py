@@ -1,0 +1,155 @@
+"""Fetch: batches as they lie on disk, up to the high watermark.
+
+A fetch that finds less than `min_bytes` is parked. It looks again whenever one of its partitions can be
+read further, and answers with what there is when `max_wait_ms` has passed.
+
+Each partition gives at least one whole batch if it is the first that has any, whatever the limits say: a
+consumer must be able to get past a batch that is larger than its buffer (KIP-74).
+
+Fetch sessions are answered without a session (id 0), which the protocol allows: the client then names all
+its partitions in each request. Transactions don't exist yet, so the last stable offset is the high
+watermark and both isolation levels read the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from headrace.errors import HeadraceError, OffsetOutOfRange, PartitionClosed
+from headrace.kafka.answer import Pending
+from headrace.kafka.handlers.leader_epoch import check_leader_epoch
+from headrace.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+if TYPE_CHECKING:
+    from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+    from headrace.kafka.services import Call, Services, Timer
+    from headrace.log.partition import PartitionLog
+
+SESSIONLESS: Final = 0
+FINAL_EPOCH: Final = -1
+
+
+def handle_fetch(call: Call, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
+    """Read batches, now or when there are some."""
+    services = call.services
+    if request.session_id != SESSIONLESS and request.session_epoch != FINAL_EPOCH:
+        return FetchResponse(error_code=ErrorCode.fetch_session_id_not_found, responses=())
+    reading = _Reading(services, request)
+    response = reading.read()
+    if reading.is_enough or request.max_wait_ms <= 0:
+        return response
+    return _ParkedFetch(services, request, reading.logs).pending
+
+
+class _Reading:
+    """One pass over the partitions of a fetch."""
+
+    def __init__(self, services: Services, request: FetchRequest) -> None:
+        self._services = services
+        self._request = request
+        self._room_bytes = min(request.max_bytes, services.config.fetch_bytes_max)
+        self._size_bytes = 0
+        self._has_error = False
+        self.logs: list[PartitionLog] = []
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the fetch may be answered now."""
+        is_nothing_asked = not self.logs
+        return self._has_error or is_nothing_asked or self._size_bytes >= self._request.min_bytes
+
+    def read(self) -> FetchResponse:
+        """Read all partitions, as far as there is room."""
+        return FetchResponse(responses=tuple(self._read_topic(topic) for topic in self._request.topics))
+
+    def _read_topic(self, topic: FetchTopic) -> FetchableTopicResponse:
+        partitions = tuple(self._read_partition(topic, partition) for partition in topic.partitions)
+        return FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
+
+    def _read_partition(self, topic: FetchTopic, partition: FetchPartition) -> PartitionData:
+        log = self._services.partition(topic.topic, topic.topic_id, partition.partition)
+        if log is None:
+            is_id = topic.topic_id is not None
+            return self._failed(
+                partition, ErrorCode.unknown_topic_id if is_id else ErrorCode.unknown_topic_or_partition
+            )
+        error_code = check_leader_epoch(partition.current_leader_epoch)
+        if error_code is not ErrorCode.none:
+            return self._failed(partition, error_code)
+        try:
+            records = self._read_log(log, partition)
+        except OffsetOutOfRange:
+            return self._failed(partition, ErrorCode.offset_out_of_range, log)
+        except PartitionClosed:
+            return self._failed(partition, ErrorCode.unknown_topic_or_partition)
+        except HeadraceError:
+            return self._failed(partition, ErrorCode.kafka_storage_error, log)
+        self.logs.append(log)
+        self._size_bytes += len(records)
+        high_watermark = self._services.commit.high_watermark(log)
+        return PartitionData(
+            partition_index=partition.partition,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark,
+            log_start_offset=log.start_offset,
+            records=records,
+        )
+
+    def _read_log(self, log: PartitionLog, partition: FetchPartition) -> bytes:
+        high_watermark = self._services.commit.high_watermark(log)
+        offset = partition.fetch_offset
+        if not log.start_offset <= offset <= log.end_offset:
+            raise OffsetOutOfRange(f"offset {offset} is not in {log.start_offset}..{log.end_offset}")
+        if offset >= high_watermark:
+            return b""
+        room_bytes = min(self._room_bytes - self._size_bytes, partition.partition_max_bytes)
+        if room_bytes <= 0 and self._size_bytes > 0:
+            return b""
+        records = log.read(offset, size_bytes_max=max(room_bytes, 0), below_offset=high_watermark)
+        # The one batch that may be larger than asked for is the answer's first.
+        return records if len(records) <= room_bytes or self._size_bytes == 0 else b""
+
+    def _failed(
+        self, partition: FetchPartition, error_code: ErrorCode, log: PartitionLog | None = None
+    ) -> PartitionData:
+        self._has_error = True
+        return PartitionData(
+            partition_index=partition.partition,
+            error_code=error_code,
+            high_watermark=-1 if log is None else self._services.commit.high_watermark(log),
+            log_start_offset=-1 if log is None else log.start_offset,
+            records=b"",
+        )
+
+
+class _ParkedFetch:
+    """A fetch that waits for more."""
+
+    def __init__(self, services: Services, request: FetchRequest, logs: list[PartitionLog]) -> None:
+        self.pending: Pending[FetchResponse] = Pending()
+        self._services = services
+        self._request = request
+        self._logs = logs
+        wait_ms = min(request.max_wait_ms, services.config.fetch_wait_ms_max)
+        services.watchers.watch(logs, self._look_again)
+        self._timer: Timer = services.scheduler.call_later(wait_ms / 1000, self._give_up)
+        self.pending.on_abandoned = self._stop
+
+    def _look_again(self) -> None:
+        reading = _Reading(self._services, self._request)
+        response = reading.read()
+        if reading.is_enough:
+            self._answer(response)
+
+    def _give_up(self) -> None:
+        self._answer(_Reading(self._services, self._request).read())
+
+    def _answer(self, response: FetchResponse) -> None:
+        self._stop()
+        self.pending.resolve(response)
+
+    def _stop(self) -> None:
+        self._services.watchers.unwatch(self._logs, self._look_again)
+        self._timer.cancel()

@@ -1,0 +1,37 @@
+"""InitProducerId: an identity under which a producer's retries are recognised.
+
+An idempotent producer that lost track of its sequence numbers asks again with its id and epoch, and goes on
+with the next epoch (KIP-360). Ids are given out once, across restarts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from headrace.errors import HeadraceError
+from headrace.kafka.handlers.produce import error_code_of
+from headrace.kafka.messages.init_producer_id import InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from headrace.kafka.messages.init_producer_id import InitProducerIdRequest
+    from headrace.kafka.services import Call
+
+PRODUCER_EPOCH_MAX: Final = 32_767
+
+
+def handle_init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Give out a producer id, or the next epoch of one."""
+    services = call.services
+    if request.transactional_id is not None:
+        return InitProducerIdResponse(error_code=ErrorCode.invalid_request, producer_epoch=-1)
+    if request.producer_id >= 0 and 0 <= request.producer_epoch < PRODUCER_EPOCH_MAX:
+        return InitProducerIdResponse(
+            producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
+        )
+    try:
+        producer_id = services.store.allocate_producer_ids(1)[0]
+    except HeadraceError as error:
+        return InitProducerIdResponse(error_code=error_code_of(error), producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

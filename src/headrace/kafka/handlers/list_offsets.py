@@ -1,0 +1,85 @@
+"""ListOffsets: where a partition begins and ends, and where a time is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from headrace.errors import HeadraceError
+from headrace.kafka.handlers.leader_epoch import check_leader_epoch
+from headrace.kafka.handlers.produce import error_code_of
+from headrace.kafka.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from headrace.log.batch import LEADER_EPOCH
+
+if TYPE_CHECKING:
+    from headrace.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from headrace.kafka.services import Call, Services
+    from headrace.log.partition import PartitionLog
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+"""Of tiered storage. Everything is local here, so it is the earliest."""
+UNKNOWN: Final = (-1, -1)
+"""No timestamp and no offset: the answer to a time after the last record."""
+
+
+def handle_list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look up offsets."""
+    services = call.services
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(_look_up(services, topic.name, each) for each in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _look_up(services: Services, topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    log = services.partition(topic, None, partition.partition_index)
+    error_code = (
+        ErrorCode.unknown_topic_or_partition
+        if log is None
+        else check_leader_epoch(partition.current_leader_epoch)
+    )
+    if log is None or error_code is not ErrorCode.none:
+        return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error_code)
+    try:
+        timestamp, offset = _offset_for(services, log, partition.timestamp)
+    except HeadraceError as error:
+        return ListOffsetsPartitionResponse(
+            partition_index=partition.partition_index, error_code=error_code_of(error)
+        )
+    return ListOffsetsPartitionResponse(
+        partition_index=partition.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=LEADER_EPOCH if offset >= 0 else -1,
+    )
+
+
+def _offset_for(services: Services, log: PartitionLog, timestamp: int) -> tuple[int, int]:
+    high_watermark = services.commit.high_watermark(log)
+    if timestamp == LATEST:
+        return -1, high_watermark
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return -1, log.start_offset
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp()
+    elif timestamp >= 0:
+        found = log.offset_for_timestamp(timestamp)
+    else:
+        # The other negative numbers ask about tiered storage, which has nothing here.
+        return UNKNOWN
+    if found is None or found.offset >= high_watermark:
+        return UNKNOWN
+    return found.timestamp_ms, found.offset

@@ -1,0 +1,193 @@
+"""OffsetCommit and OffsetFetch: how far a group has come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from headrace.errors import HeadraceError
+from headrace.kafka.answer import Pending
+from headrace.kafka.groups.offsets import OffsetCommitted
+from headrace.kafka.handlers.produce import error_code_of
+from headrace.kafka.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from headrace.kafka.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from headrace.kafka.messages.offset_commit import (
+        OffsetCommitRequest,
+        OffsetCommitRequestPartition,
+        OffsetCommitRequestTopic,
+    )
+    from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
+    from headrace.kafka.services import Call, Services
+    from headrace.log.topic import Topic
+
+METADATA_BYTES_MAX: Final = 4096
+FIRST_VERSION_WITH_GROUPS: Final = 8
+FIRST_VERSION_WHERE_NULL_IS_ALL: Final = 2
+
+
+def handle_offset_commit(
+    call: Call, request: OffsetCommitRequest
+) -> OffsetCommitResponse | Pending[OffsetCommitResponse]:
+    """Keep offsets; the answer waits until they are durable."""
+    services = call.services
+    groups = services.groups
+    error_code = groups.coordinator.check_commit(request)
+    if error_code is not ErrorCode.none:
+        return _commit_response(request, error_code)
+    records: list[OffsetCommitted] = []
+    response = OffsetCommitResponse(
+        topics=tuple(_commit_topic(services, request, topic, records) for topic in request.topics)
+    )
+    pending: Pending[OffsetCommitResponse] = Pending()
+
+    def on_durable(error: HeadraceError | None) -> None:
+        pending.resolve(response if error is None else _commit_response(request, error_code_of(error)))
+
+    try:
+        groups.write(records, on_durable)
+    except HeadraceError as error:
+        return _commit_response(request, error_code_of(error))
+    groups.carry_out(groups.coordinator.handle_alive(request.group_id, request.member_id, groups.now_ms()))
+    return pending
+
+
+def handle_offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Say what has been committed."""
+    services = call.services
+    if call.api_version >= FIRST_VERSION_WITH_GROUPS:
+        return OffsetFetchResponse(groups=tuple(_fetch_group(services, group) for group in request.groups))
+    topics = request.topics
+    if call.api_version < FIRST_VERSION_WHERE_NULL_IS_ALL:
+        topics = topics or ()
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    return OffsetFetchResponse(topics=_fetch_group(services, group).topics)
+
+
+def _commit_topic(
+    services: Services,
+    request: OffsetCommitRequest,
+    asked: OffsetCommitRequestTopic,
+    records: list[OffsetCommitted],
+) -> OffsetCommitResponseTopic:
+    topic = services.topic(asked.name, asked.topic_id)
+    partitions = tuple(
+        _commit_partition(services, request, topic, each, records) for each in asked.partitions
+    )
+    if topic is None and asked.topic_id is not None:
+        partitions = tuple(
+            OffsetCommitResponsePartition(
+                partition_index=each.partition_index, error_code=ErrorCode.unknown_topic_id
+            )
+            for each in asked.partitions
+        )
+    return OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
+
+
+def _commit_partition(
+    services: Services,
+    request: OffsetCommitRequest,
+    topic: Topic | None,
+    partition: OffsetCommitRequestPartition,
+    records: list[OffsetCommitted],
+) -> OffsetCommitResponsePartition:
+    index, metadata = partition.partition_index, partition.committed_metadata or ""
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return OffsetCommitResponsePartition(
+            partition_index=index, error_code=ErrorCode.unknown_topic_or_partition
+        )
+    if len(metadata.encode()) > METADATA_BYTES_MAX:
+        return OffsetCommitResponsePartition(
+            partition_index=index, error_code=ErrorCode.offset_metadata_too_large
+        )
+    records.append(
+        OffsetCommitted(
+            group_id=request.group_id,
+            topic=topic.name,
+            partition=index,
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=metadata,
+            committed_at_ms=services.groups.wall_ms(),
+        )
+    )
+    return OffsetCommitResponsePartition(partition_index=index)
+
+
+def _commit_response(request: OffsetCommitRequest, error_code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error_code)
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _fetch_group(services: Services, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    offsets = services.groups.coordinator.offsets_of(group.group_id)
+    asked = group.topics
+    if asked is None:
+        asked = tuple(
+            OffsetFetchRequestTopic(
+                name=name, partition_indexes=tuple(sorted(index for topic, index in offsets if topic == name))
+            )
+            for name in sorted({topic for topic, _ in offsets})
+        )
+    return OffsetFetchResponseGroup(
+        group_id=group.group_id,
+        topics=tuple(_fetch_topic(services, group.group_id, topic) for topic in asked),
+    )
+
+
+def _fetch_topic(
+    services: Services, group_id: str, asked: OffsetFetchRequestTopic
+) -> OffsetFetchResponseTopic:
+    topic = services.topic(asked.name, asked.topic_id)
+    is_unknown_id = topic is None and asked.topic_id is not None
+    name = asked.name if topic is None else topic.name
+    return OffsetFetchResponseTopic(
+        name=name,
+        topic_id=asked.topic_id if topic is None else topic.topic_id,
+        partitions=tuple(
+            OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=-1, metadata="", error_code=ErrorCode.unknown_topic_id
+            )
+            if is_unknown_id
+            else _fetch_partition(services, group_id, name, index)
+            for index in asked.partition_indexes
+        ),
+    )
+
+
+def _fetch_partition(
+    services: Services, group_id: str, topic: str, index: int
+) -> OffsetFetchResponsePartition:
+    committed = services.groups.coordinator.offsets_of(group_id).get((topic, index))
+    if committed is None:
+        return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="")
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

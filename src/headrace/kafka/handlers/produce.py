@@ -1,0 +1,180 @@
+"""Produce: append batches as they came, and acknowledge when the producer's wish is met.
+
+    acks = -1   once the batches are durable
+    acks =  1   once they are appended
+    acks =  0   never; an error closes the connection, which is all that such a producer can notice
+
+The append happens at once, in the order of requests; only the acknowledgement waits. So a producer that
+keeps five requests in flight has them all in one fdatasync.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+
+from headrace.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    HeadraceError,
+    InvalidProducerEpoch,
+    OutOfOrderSequence,
+    PartitionClosed,
+    StorageError,
+)
+from headrace.kafka.answer import Pending, Silence
+from headrace.kafka.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from headrace.kafka.services import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from headrace.kafka.messages.produce import (
+        PartitionProduceData,
+        ProduceRequest,
+        TopicProduceData,
+    )
+    from headrace.kafka.services import Call, Services
+    from headrace.log.partition import PartitionLog
+
+    Wait = tuple[PartitionLog, int]
+
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+ATTRIBUTES_AT: Final = 22
+"""The low byte of a batch's attributes."""
+
+# The order matters: CorruptBatch is a StorageError.
+ERROR_CODES: Final = (
+    (BatchTooLarge, ErrorCode.message_too_large),
+    (CorruptBatch, ErrorCode.corrupt_message),
+    (OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
+    (InvalidProducerEpoch, ErrorCode.invalid_producer_epoch),
+    (PartitionClosed, ErrorCode.unknown_topic_or_partition),
+    (StorageError, ErrorCode.kafka_storage_error),
+)
+
+
+def handle_produce(
+    call: Call, request: ProduceRequest
+) -> ProduceResponse | Pending[ProduceResponse] | Silence:
+    """Append batches."""
+    services = call.services
+    waits: list[Wait] = []
+    responses = tuple(_append_topic(services, request, topic, waits) for topic in request.topic_data)
+    if request.acks == 0:
+        return Silence.CLOSE if _has_error(responses) else Silence.KEEP_OPEN
+    if request.acks == 1 or not waits:
+        return ProduceResponse(responses=responses)
+    return _when_durable(services, responses, waits)
+
+
+def _append_topic(
+    services: Services, request: ProduceRequest, topic: TopicProduceData, waits: list[Wait]
+) -> TopicProduceResponse:
+    partitions = tuple(
+        _append_partition(services, request, topic, partition, waits) for partition in topic.partition_data
+    )
+    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+
+
+def _append_partition(
+    services: Services,
+    request: ProduceRequest,
+    topic: TopicProduceData,
+    partition: PartitionProduceData,
+    waits: list[Wait],
+) -> PartitionProduceResponse:
+    refusal = _refusal(request, topic, partition)
+    if refusal is not None:
+        return _failed(partition.index, *refusal)
+    log = services.partition(topic.name, topic.topic_id, partition.index)
+    if log is None:
+        is_id = topic.topic_id is not None
+        return _failed(
+            partition.index, ErrorCode.unknown_topic_id if is_id else ErrorCode.unknown_topic_or_partition
+        )
+    try:
+        appended = log.append(partition.records or b"", size_bytes_max=services.config.message_bytes_max)
+    except HeadraceError as error:
+        if services.store.failed is not None:
+            services.commit.fail(services.store.failed)
+        return _failed(partition.index, error_code_of(error), str(error))
+    services.commit.appended(log)
+    waits.append((log, appended.last_offset + 1))
+    return PartitionProduceResponse(
+        index=partition.index, base_offset=appended.base_offset, log_start_offset=log.start_offset
+    )
+
+
+def _refusal(
+    request: ProduceRequest, topic: TopicProduceData, partition: PartitionProduceData
+) -> tuple[ErrorCode, str] | None:
+    """What can't be right whatever the log says."""
+    if request.acks not in {-1, 0, 1}:
+        return ErrorCode.invalid_required_acks, f"acks is {request.acks}: use all (-1), 1 or 0"
+    if topic.name in INTERNAL_TOPICS:
+        return ErrorCode.invalid_topic_exception, f"{topic.name} is written by the broker only"
+    attributes = (partition.records or b"")[ATTRIBUTES_AT : ATTRIBUTES_AT + 1]
+    if request.transactional_id is not None or (attributes and attributes[0] & TRANSACTIONAL_BIT):
+        return ErrorCode.invalid_txn_state, "this broker has no transactions yet"
+    if attributes and attributes[0] & CONTROL_BIT:
+        return ErrorCode.invalid_record, "control batches are written by the broker only"
+    return None
+
+
+def error_code_of(error: HeadraceError) -> ErrorCode:
+    """What to call an error of the log on the wire."""
+    return next(
+        (code for cause, code in ERROR_CODES if isinstance(error, cause)), ErrorCode.unknown_server_error
+    )
+
+
+def _failed(index: int, error_code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=error_code, base_offset=-1, error_message=message)
+
+
+def _has_error(responses: tuple[TopicProduceResponse, ...]) -> bool:
+    return any(
+        partition.error_code is not ErrorCode.none
+        for topic in responses
+        for partition in topic.partition_responses
+    )
+
+
+def _when_durable(
+    services: Services, responses: tuple[TopicProduceResponse, ...], waits: list[Wait]
+) -> Pending[ProduceResponse]:
+    pending: Pending[ProduceResponse] = Pending()
+    remaining = len(waits)
+
+    def on_durable(error: HeadraceError | None) -> None:
+        nonlocal remaining
+        remaining -= 1
+        if error is not None:
+            pending.resolve(ProduceResponse(responses=_all_failed(responses, error)))
+        elif remaining == 0:
+            pending.resolve(ProduceResponse(responses=responses))
+
+    for log, end_offset in waits:
+        services.commit.when_durable(log, end_offset, on_durable)
+    return pending
+
+
+def _all_failed(
+    responses: tuple[TopicProduceResponse, ...], error: HeadraceError
+) -> tuple[TopicProduceResponse, ...]:
+    return tuple(
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=tuple(
+                _failed(partition.index, error_code_of(error), str(error))
+                for partition in topic.partition_responses
+            ),
+        )
+        for topic in responses
+    )

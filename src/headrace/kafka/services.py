@@ -1,0 +1,91 @@
+"""What handlers work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from headrace.clock import Clock
+    from headrace.config import Address, BrokerConfig
+    from headrace.kafka.commit import GroupCommit
+    from headrace.kafka.consumer_groups import ConsumerGroups
+    from headrace.kafka.watchers import Watchers
+    from headrace.log.partition import PartitionLog
+    from headrace.log.store import LogStore
+    from headrace.log.topic import Topic
+
+NODE_ID: Final = 1
+"""There is one broker, and this is its number."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
+
+
+class Timer(Protocol):
+    """A call that will be made."""
+
+    def cancel(self) -> None:
+        """Don't make the call."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Makes calls later, on the event loop's thread. An asyncio event loop is one."""
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer:
+        """Call back after so many seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The parts of the broker that handlers use. They belong to the event loop's thread."""
+
+    config: BrokerConfig
+    store: LogStore
+    clock: Clock
+    scheduler: Scheduler
+    commit: GroupCommit
+    watchers: Watchers
+    groups: ConsumerGroups
+    names_by_id: dict[UUID, str] = field(default_factory=dict)
+    """Names of topics that were asked for by their ids: a shortcut, checked at each use."""
+
+    def topic(self, name: str, topic_id: UUID | None = None) -> Topic | None:
+        """The topic by its id where the request has one, else by its name."""
+        topics = self.store.topics
+        if topic_id is None:
+            return topics.get(name)
+        topic = topics.get(self.names_by_id.get(topic_id, ""))
+        if topic is None or topic.topic_id != topic_id:
+            topic = next((each for each in topics.values() if each.topic_id == topic_id), None)
+            self._remember(topic_id, topic)
+        return topic
+
+    def partition(self, name: str, topic_id: UUID | None, index: int) -> PartitionLog | None:
+        """A partition, by the topic's id or name."""
+        topic = self.topic(name, topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def _remember(self, topic_id: UUID, topic: Topic | None) -> None:
+        if topic is None:
+            self.names_by_id.pop(topic_id, None)
+        else:
+            self.names_by_id[topic_id] = topic.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A request's surroundings: the broker that it reached, and who sent it."""
+
+    services: Services
+    client_id: str
+    host: str
+    address: Address
+    """The address under which this client has reached the broker."""
+    api_version: int
