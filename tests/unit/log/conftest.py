@@ -1,0 +1,78 @@
+"""Batches as a producer sends them, and partitions on a disk in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.clock import Clock
+from headrace.config import LogConfig
+from headrace.log.batch import encode_batch
+from headrace.log.partition import PartitionLog
+from headrace.log.record import Record
+from headrace.testing.disk import SimulatedDisk
+
+MakeBatch = Callable[..., bytes]
+OpenPartition = Callable[..., PartitionLog]
+
+
+class FrozenClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
+@pytest.fixture(scope="session")
+def clock() -> Clock:
+    return FrozenClock()
+
+
+@pytest.fixture(scope="session")
+def make_batch() -> MakeBatch:
+    """A batch of so many records, all at one time unless a list of times is given."""
+
+    def make(
+        count: int = 1,
+        *,
+        at: int | list[int] = 1000,
+        value: bytes = b"value",
+        producer: tuple[int, int, int] = (-1, -1, -1),
+        attributes: int = 0,
+    ) -> bytes:
+        times = at if isinstance(at, list) else [at] * count
+        records = [Record(timestamp_ms=time, key=b"key", value=value) for time in times]
+        producer_id, epoch, sequence = producer
+        return encode_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            attributes=attributes,
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def partition_dir() -> Path:
+    return Path("/data/log/topic-0")
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk()
+
+
+@pytest.fixture
+def open_partition(disk: SimulatedDisk, clock: Clock, partition_dir: Path) -> OpenPartition:
+    """Open the partition on the disk in memory, with small segments unless told otherwise."""
+
+    def open_(segment_bytes_max: int = 1024, index_interval_bytes: int = 100) -> PartitionLog:
+        config = LogConfig(segment_bytes_max=segment_bytes_max, index_interval_bytes=index_interval_bytes)
+        return PartitionLog.open(partition_dir, config, clock, disk=disk)
+
+    return open_

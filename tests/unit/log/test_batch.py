@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.records.readers import read_batch
+from kio.records.schema import NewRecordBatch, RecordHeader
+from kio.records.schema import Record as KioRecord
+from kio.records.writers import write_new_batch
+from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
+
+from headrace.errors import BatchTooLarge, CompressedBatch, CorruptBatch, HeadraceError
+from headrace.log.batch import (
+    HEADER_BYTES,
+    decode_records,
+    encode_batch,
+    read_header,
+    split_batches,
+    with_base_offset,
+)
+from headrace.log.record import Record
+
+MakeBatch = Callable[..., bytes]
+SIZE_MAX = 1_000_000
+
+optional_bytes = st.none() | st.binary(max_size=50)
+headers = st.lists(st.tuples(st.text(max_size=10), optional_bytes), max_size=3).map(tuple)
+records = st.builds(
+    Record, timestamp_ms=st.integers(0, 2**41), key=optional_bytes, value=optional_bytes, headers=headers
+)
+whole_second_records = st.builds(
+    Record,
+    timestamp_ms=st.integers(0, 2**31).map(lambda seconds: seconds * 1000),
+    key=optional_bytes,
+    value=optional_bytes,
+    headers=headers,
+)
+"""The other implementation drops what is less than a second when it reads."""
+record_lists = st.lists(records, min_size=1, max_size=10)
+
+
+def _as_kio(record: Record) -> KioRecord:
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=record.timestamp_ms)
+    return KioRecord(
+        attributes=i8(0),
+        timestamp=TZAwareMicros.parse(time),
+        offset=i64(record.offset),
+        key=record.key,
+        value=record.value,
+        headers=tuple(RecordHeader(key=name.encode(), value=value) for name, value in record.headers),
+    )
+
+
+@given(record_lists)
+def test_records_read_back_as_they_were_written(written: list[Record]) -> None:
+    read = decode_records(encode_batch(written, base_offset=70))
+    assert [(r.timestamp_ms, r.key, r.value, r.headers) for r in read] == [
+        (r.timestamp_ms, r.key, r.value, r.headers) for r in written
+    ]
+    assert [record.offset for record in read] == list(range(70, 70 + len(written)))
+
+
+@given(st.lists(whole_second_records, min_size=1, max_size=10))
+def test_another_implementation_reads_our_batches(written: list[Record]) -> None:
+    encoded = encode_batch(written, producer_id=7, producer_epoch=3, base_sequence=11)
+    batch, size_bytes = read_batch(memoryview(encoded), 0)
+    assert size_bytes == len(encoded)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 3, 11)
+    assert list(batch.records) == [_as_kio(record) for record in decode_records(encoded)]
+
+
+@given(record_lists)
+def test_we_read_the_batches_of_another_implementation(written: list[Record]) -> None:
+    buffer = io.BytesIO()
+    new = NewRecordBatch(
+        producer_id=i64(-1),
+        producer_epoch=i16(-1),
+        base_sequence=i32(-1),
+        attributes=i16(0),
+        records=tuple(
+            _as_kio(
+                Record(timestamp_ms=r.timestamp_ms, key=r.key, value=r.value, headers=r.headers, offset=n)
+            )
+            for n, r in enumerate(written)
+        ),
+    )
+    write_new_batch(buffer, new)
+    (batch,) = split_batches(buffer.getvalue(), SIZE_MAX)
+    assert [r.value for r in decode_records(batch.data)] == [r.value for r in written]
+
+
+def test_the_header_has_the_fields_of_the_format(make_batch: MakeBatch) -> None:
+    header = read_header(make_batch(at=[50, 70, 60], producer=(9, 2, 2**31 - 2), attributes=0x13))
+    assert (header.base_offset, header.magic, header.record_count) == (0, 2, 3)
+    assert (header.base_timestamp_ms, header.max_timestamp_ms) == (50, 70)
+    assert (header.producer_id, header.producer_epoch) == (9, 2)
+    assert (header.base_sequence, header.last_sequence) == (2**31 - 2, 0)
+    assert (header.codec, header.is_transactional, header.is_control) == ("lz4", True, False)
+
+
+def test_batches_come_apart_where_they_were_joined(make_batch: MakeBatch) -> None:
+    parts = [make_batch(1), make_batch(3, value=b"x" * 500), make_batch(2)]
+    assert [bytes(batch.data) for batch in split_batches(b"".join(parts), SIZE_MAX)] == parts
+
+
+def test_placing_a_batch_changes_offset_and_leader_epoch_and_nothing_else(make_batch: MakeBatch) -> None:
+    sent = bytearray(make_batch(4))
+    sent[12:16] = b"\xff\xff\xff\xff"
+    (batch,) = split_batches(bytes(sent), SIZE_MAX)
+    placed = b"".join(with_base_offset(batch, 123_456_789_012))
+    assert read_header(placed).base_offset == 123_456_789_012
+    assert placed[12:16] == b"\x00\x00\x00\x00"
+    assert placed[8:12] == sent[8:12]
+    assert placed[16:] == sent[16:]
+    split_batches(placed, SIZE_MAX)
+
+
+def test_every_flipped_bit_is_found_but_for_the_fields_that_the_broker_sets(make_batch: MakeBatch) -> None:
+    sent = make_batch(2, producer=(5, 0, 0))
+    set_by_the_broker = {*range(8), *range(12, 16)}
+    for position in set(range(len(sent))) - set_by_the_broker:
+        for bit in range(8):
+            flipped = bytearray(sent)
+            flipped[position] ^= 1 << bit
+            with pytest.raises((CorruptBatch, BatchTooLarge)):
+                split_batches(bytes(flipped), SIZE_MAX)
+
+
+def test_a_batch_that_is_cut_short_anywhere_is_refused(make_batch: MakeBatch) -> None:
+    sent = make_batch(2)
+    for size_bytes in range(len(sent)):
+        with pytest.raises(CorruptBatch):
+            split_batches(sent[:size_bytes], SIZE_MAX)
+
+
+@pytest.mark.parametrize("garbage", [b"\x00", b"x" * 61, b"\x00" * 100])
+def test_bytes_after_the_last_batch_are_refused(make_batch: MakeBatch, garbage: bytes) -> None:
+    with pytest.raises(CorruptBatch):
+        split_batches(make_batch() + garbage, SIZE_MAX)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(HeadraceError):
+        split_batches(data, SIZE_MAX)
+
+
+def test_a_huge_length_is_refused_before_anything_is_sliced(make_batch: MakeBatch) -> None:
+    sent = bytearray(make_batch())
+    sent[8:12] = (2**31 - 1).to_bytes(4, "big")
+    with pytest.raises(CorruptBatch, match=f"{2**31 + 11} bytes; {len(sent)} remain"):
+        split_batches(bytes(sent), 2**40)
+
+
+def test_a_batch_above_the_maximum_is_refused_with_both_sizes(make_batch: MakeBatch) -> None:
+    sent = make_batch(value=b"x" * 100)
+    with pytest.raises(BatchTooLarge, match=rf"{len(sent)} bytes, more than the {len(sent) - 1}"):
+        split_batches(sent, len(sent) - 1)
+    split_batches(sent, len(sent))
+
+
+def test_older_formats_are_refused_by_their_magic(make_batch: MakeBatch) -> None:
+    sent = bytearray(make_batch())
+    sent[16] = 1
+    with pytest.raises(CorruptBatch, match="magic 1"):
+        split_batches(bytes(sent), SIZE_MAX)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"attributes": 0x20}, "control batch"),
+        ({"attributes": 0x07}, "unknown codec 7"),
+        ({"producer": (5, 0, -1)}, "sequence -1"),
+        ({"producer": (5, -1, 0)}, "epoch -1"),
+    ],
+)
+def test_what_no_producer_may_send_is_refused(
+    make_batch: MakeBatch, fields: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(CorruptBatch, match=reason):
+        split_batches(make_batch(**fields), SIZE_MAX)
+
+
+def test_records_of_a_compressed_batch_are_not_guessed(make_batch: MakeBatch) -> None:
+    with pytest.raises(CompressedBatch, match="zstd"):
+        decode_records(make_batch(attributes=4))
+
+
+def test_a_record_count_that_is_too_low_is_found_when_records_are_read(make_batch: MakeBatch) -> None:
+    batch = bytearray(make_batch(2))
+    batch[57:61] = (1).to_bytes(4, "big")
+    with pytest.raises(CorruptBatch, match="follow the last record"):
+        decode_records(bytes(batch))
+
+
+def test_a_header_needs_all_of_its_bytes(make_batch: MakeBatch) -> None:
+    with pytest.raises(CorruptBatch, match="only 60 remain"):
+        read_header(make_batch()[: HEADER_BYTES - 1])
