@@ -19,6 +19,7 @@
         ├── InvalidProducerEpoch a newer instance of the producer has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
+        ├── PipelineFailed       a pipeline was running and stopped on an error
         └── ChildFailed          a supervised process ended and may not be started again
 
 `retriable` says whether the same call may succeed later with nothing changed. `definite` says whether
@@ -113,6 +114,10 @@ class BrokerUnavailable(FaultError):
     """No broker answers at the address."""
 
     retriable = True
+
+
+class PipelineFailed(FaultError):
+    """A pipeline was running and stopped on an error; it may go on from its checkpoint."""
 
 
 class ChildFailed(FaultError):

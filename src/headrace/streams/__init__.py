@@ -1,0 +1,37 @@
+"""Pipelines on Spark.
+
+    import headrace.streams as hr
+
+    transactions = hr.topic("transactions", schema="tx_id string not null, card_id string, amount double")
+
+    @hr.pipeline(writes=hr.topic("large", key="card_id"))
+    def large(transactions):
+        return transactions.where("amount > 1000")
+
+`headrace run FILE` runs it live; a unit test calls `large(hr.static(spark, transactions, rows))`.
+
+Spark is an extra. Where it is not installed, this package can still be imported, because finding Java and
+the connector jars must work first; but each name below then says what to install.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, NoReturn
+
+from headrace.errors import SetupError
+
+if TYPE_CHECKING or find_spec("pyspark") is not None:
+    from headrace.streams.pipeline import Pipeline, pipeline
+    from headrace.streams.recent import recent
+    from headrace.streams.static import static
+    from headrace.streams.topic import Topic, topic
+else:
+
+    def __getattr__(name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise SetupError("pipelines need Spark: pip install 'headrace[spark]'")
+
+
+__all__ = ["Pipeline", "Topic", "pipeline", "recent", "static", "topic"]

@@ -1,0 +1,197 @@
+"""From a record's bytes to a row of a schema's columns, or to the cause why it is none.
+
+A value decodes when it is UTF-8, is exactly one JSON object, each of its fields fits its column, every
+column that the schema calls `not null` has a value, at least one column has a value, and no number is too
+large for its column. Anything else is a dead letter. The rules are Spark's `from_json` made strict:
+
+- It stops reading at the end of the first object. The text is therefore put into an envelope,
+  `{"<v>": TEXT, "<e>": true}`: only if the envelope's end was reached was the text one object. The names are
+  drawn anew each time, so that no record can forge the end.
+- It leaves null what does not fit, and says so only in a column of its own, asked for here as `<c>`.
+- It takes single quotes, and NaN; both are switched off.
+- It reads 1e400 as infinity; refused here for columns of the top level.
+
+Spark's leniency is kept where nothing is lost: a number in a string column becomes its text, a whole
+number in a timestamp column is seconds since 1970, fields that the schema does not name are ignored, and
+of two fields with one name the last holds. An unpaired surrogate escape becomes `?`.
+
+`decoded` and `undecodable` are complements: each record is in exactly one of them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.errors import ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+from pyspark.sql.types import BooleanType, DoubleType, FloatType, StringType, StructField, StructType
+
+from headrace.errors import PipelineError
+from headrace.streams.failure import first_line
+from headrace.streams.topic import METADATA_COLUMN, Topic
+
+_METADATA_FIELDS = ("key", "topic", "partition", "offset", "timestamp", "headers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Envelope:
+    """The names of one envelope, and the columns that come out of it."""
+
+    value: str
+    end: str
+    corrupt: str
+
+    def open(self, schema: StructType) -> Column:
+        text = F.col("value").cast("string")
+        # What is required is judged afterwards: the parser only has to leave out what is not there.
+        optional = StructType([StructField(field.name, field.dataType) for field in schema.fields])
+        fields = [
+            StructField(self.value, optional),
+            StructField(self.end, BooleanType()),
+            StructField(self.corrupt, StringType()),
+        ]
+        options = {
+            "columnNameOfCorruptRecord": self.corrupt,
+            "allowNonNumericNumbers": "false",
+            "allowSingleQuotes": "false",
+        }
+        sealed = F.concat(F.lit(f'{{"{self.value}":'), text, F.lit(f',"{self.end}":true}}'))
+        return F.from_json(sealed, StructType(fields), options)
+
+
+def parse_schema(topic: Topic) -> StructType:
+    """The topic's schema as Spark's type, checked. Needs a running session."""
+    if topic.schema is None:
+        raise PipelineError(
+            f"topic {topic.name} can't be read without a schema: describe it as "
+            f'hr.topic("{topic.name}", schema="column type, ...")'
+        )
+    try:
+        schema = StructType.fromDDL(topic.schema)
+    except ParseException as error:
+        reason = first_line(error)
+        raise PipelineError(
+            f"the schema of topic {topic.name} can't be read ({reason}): write it as column type, "
+            f"column type, ...; it is {topic.schema!r}"
+        ) from error
+    if not isinstance(schema, StructType):
+        raise PipelineError(f"the schema of topic {topic.name} is a single type: write column type, ...")
+    if METADATA_COLUMN in schema.names:
+        raise PipelineError(f"topic {topic.name}: {METADATA_COLUMN} is reserved; rename the column")
+    _check_event_time(topic, schema)
+    return schema
+
+
+def _check_event_time(topic: Topic, schema: StructType) -> None:
+    if topic.event_time is None:
+        return
+    if topic.event_time not in schema.names:
+        raise PipelineError(
+            f"topic {topic.name}: event_time is {topic.event_time!r}, which is none of the schema's columns "
+            f"({', '.join(schema.names)})"
+        )
+    kind = schema[topic.event_time].dataType.typeName()
+    if kind not in {"timestamp", "timestamp_ntz"}:
+        raise PipelineError(f"topic {topic.name}: event_time {topic.event_time} is {kind}; use a timestamp")
+
+
+def decoded(records: DataFrame, schema: StructType) -> DataFrame:
+    """The rows of the records that decode: the schema's columns and `_kafka`."""
+    envelope = _new_envelope()
+    metadata = F.struct(*_METADATA_FIELDS).alias(METADATA_COLUMN)
+    opened = records.select("value", metadata, envelope.open(schema).alias("_opened"))
+    row = F.col("_opened")[envelope.value]
+    rows = opened.select(_only_if(_fits(envelope, schema), row).alias("_row"), METADATA_COLUMN)
+    return rows.select("_row.*", METADATA_COLUMN)
+
+
+def undecodable(records: DataFrame, schema: StructType) -> DataFrame:
+    """The records that don't decode, as they were, with a column `cause`."""
+    envelope = _new_envelope()
+    opened = records.withColumn("_opened", envelope.open(schema))
+    return opened.select(
+        *records.columns, _only_if(~_fits(envelope, schema), _cause(envelope, schema)).alias("cause")
+    )
+
+
+def _only_if(condition: Column, value: Column) -> Column:
+    """The value, for the rows that fulfil the condition; the others are left out.
+
+    A plain `where` would be moved in front of the parsing and parse each text again, once for each field
+    that the condition looks at.
+    """
+    return F.explode(F.when(condition, F.array(value)))
+
+
+def _new_envelope() -> _Envelope:
+    token = secrets.token_hex(8)
+    return _Envelope(value=f"v{token}", end=f"e{token}", corrupt=f"c{token}")
+
+
+def _fits(envelope: _Envelope, schema: StructType) -> Column:
+    """True or false for each record, never null."""
+    opened = F.col("_opened")
+    row = opened[envelope.value]
+    whole = opened[envelope.end].isNotNull() & opened[envelope.corrupt].isNull() & row.isNotNull()
+    conditions = [
+        F.is_valid_utf8(F.col("value").cast("string")),
+        whole,
+        *(row[name].isNotNull() for name in _required(schema)),
+        reduce(or_, (row[name].isNotNull() for name in schema.names)),
+        *(_is_finite(row[name]) for name in _fractional(schema)),
+    ]
+    return F.coalesce(reduce(and_, conditions), F.lit(False))
+
+
+def _cause(envelope: _Envelope, schema: StructType) -> Column:
+    """In words, what is wrong with a record that does not fit."""
+    text = F.col("value").cast("string")
+    opened = F.col("_opened")
+    row = opened[envelope.value]
+    is_json = F.try_parse_json(text).isNotNull()
+    misfits = _names_where({name: _is_misfit(text, row, name) for name in schema.names}, schema)
+    absent = _names_where({name: row[name].isNull() for name in _required(schema)}, schema)
+    infinite = _names_where({name: ~_is_finite(row[name]) for name in _fractional(schema)}, schema)
+    return (
+        F.when(F.col("value").isNull(), "the value is null (a tombstone)")
+        .when(~F.is_valid_utf8(text), "the value is not UTF-8")
+        .when(F.trim(text) == "", "the value is empty")
+        .when(opened[envelope.end].isNull() | ~is_json, "the value is not one JSON text")
+        .when(row.isNull(), "the value is JSON but not an object")
+        .when(misfits != "", F.concat(F.lit("does not fit its column: "), misfits))
+        .when(opened[envelope.corrupt].isNotNull(), "a value does not fit its column")
+        .when(absent != "", F.concat(F.lit("a required column has no value: "), absent))
+        .when(infinite != "", F.concat(F.lit("too large a number: "), infinite))
+        .otherwise(f"none of the schema's columns has a value: {', '.join(schema.names)}")
+    )
+
+
+def _names_where(conditions: dict[str, Column], schema: StructType) -> Column:
+    """The names, each with its type, whose condition holds: `amount (double), at (timestamp)`."""
+    named = [
+        F.when(condition, f"{name} ({schema[name].dataType.simpleString()})")
+        for name, condition in conditions.items()
+    ]
+    return F.concat_ws(", ", *named) if named else F.lit("")
+
+
+def _is_misfit(text: Column, row: Column, name: str) -> Column:
+    """Whether the record has a value for the column that did not survive being read as its type."""
+    given = F.try_variant_get(F.try_parse_json(text), f"$['{name}']", "variant")
+    return row[name].isNull() & given.isNotNull() & ~F.is_variant_null(given)
+
+
+def _is_finite(number: Column) -> Column:
+    return F.coalesce(F.abs(number) < float("inf"), F.lit(True))
+
+
+def _required(schema: StructType) -> list[str]:
+    return [field.name for field in schema.fields if not field.nullable]
+
+
+def _fractional(schema: StructType) -> list[str]:
+    return [field.name for field in schema.fields if isinstance(field.dataType, DoubleType | FloatType)]

@@ -1,0 +1,50 @@
+"""What Spark's errors say, in the one line that matters.
+
+A failed query carries a Java stack trace, the plan and the offsets. The first line says what happened:
+
+    [CAST_INVALID_INPUT] The value '0x' of the type "STRING" cannot be cast to "INT" ... SQLSTATE: 22018
+
+Of it, the code in front and the SQLSTATE behind are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_JAVA_CLASS: Final = re.compile(r"^(?:Caused by: )?(?:[a-z0-9_]+\.)+(?=[A-Z])")
+_REFUSED: Final = re.compile(r"The operator\(s\): (.+?) is not in the operator allowlist")
+_REFUSED_MODE: Final = re.compile(r"Streaming real-time mode has the following limitation: (.+)")
+
+OPERATORS: Final = {
+    "ArrowEvalPythonExec": "a Python function (UDF)",
+    "BatchEvalPythonExec": "a Python function (UDF)",
+    "FlatMapGroupsInPandasWithStateExec": "applyInPandasWithState",
+    "MapInArrowExec": "mapInArrow",
+    "MapInPandasExec": "mapInPandas",
+    "PythonMapInArrowExec": "mapInArrow",
+    "StreamingDeduplicateWithinWatermarkExec": "dropDuplicatesWithinWatermark",
+    "StreamingSymmetricHashJoinExec": "a join of two streams",
+    "TransformWithStateInPySparkExec": "transformWithState",
+}
+"""Operators that real-time mode refuses, by Spark's name, as a user writes them."""
+
+
+def first_line(error: BaseException | str) -> str:
+    """What happened, without codes, class names, traces and plans."""
+    text = str(error).strip()
+    line = text.splitlines()[0] if text else type(error).__name__
+    line = _JAVA_CLASS.sub("", line)
+    return _STATE.sub("", _CODE.sub("", line)).rstrip(";").strip()
+
+
+def refused_operator(error: BaseException | str) -> str | None:
+    """What real-time mode would not run, in a user's words; None when it is not about that."""
+    line = first_line(error)
+    if operators := _REFUSED.search(line):
+        names = [name.rpartition(".")[2] for name in re.split(r"[,\s]+", operators[1])]
+        return ", ".join(OPERATORS.get(name, name) for name in names)
+    limitation = _REFUSED_MODE.search(line)
+    return limitation[1] if limitation else None

@@ -1,0 +1,76 @@
+"""Load the pipelines of a Python file: `FILE`, or `FILE:NAME` for one of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from headrace.errors import HeadraceError, PipelineError
+from headrace.streams.pipeline import Pipeline
+
+
+def load_pipelines(target: str) -> list[Pipeline[Any]]:
+    """The pipelines that the file defines or imports, in their order, or the one that is named."""
+    path, name = split_target(target)
+    pipelines = _pipelines_of(_load(path))
+    if not pipelines:
+        raise PipelineError(f"{path} has no pipeline: mark a function with @hr.pipeline(writes=...)")
+    if name is None:
+        return pipelines
+    chosen = [pipeline for pipeline in pipelines if pipeline.name == name]
+    if not chosen:
+        known = ", ".join(pipeline.name for pipeline in pipelines)
+        raise PipelineError(f"{path} has no pipeline {name!r}: it has {known}")
+    return chosen
+
+
+def split_target(target: str) -> tuple[Path, str | None]:
+    """The file and, where one is named, the pipeline."""
+    path, colon, name = target.rpartition(":")
+    if not colon:
+        return Path(target), None
+    if not path or not name:
+        raise PipelineError(f"{target!r} names no pipeline: write FILE or FILE:PIPELINE")
+    return Path(path), name
+
+
+def _pipelines_of(module: ModuleType) -> list[Pipeline[Any]]:
+    found = [value for value in vars(module).values() if isinstance(value, Pipeline)]
+    return list({id(pipeline): pipeline for pipeline in found}.values())
+
+
+def _load(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise PipelineError(f"there is no file {path}: write FILE or FILE:PIPELINE")
+    spec = importlib.util.spec_from_file_location(f"headrace_pipelines_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise PipelineError(f"{path} is not a Python file: its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    # The file may import its neighbours, as it could if Python had been started with it.
+    sys.path.insert(0, str(path.parent.absolute()))
+    try:
+        spec.loader.exec_module(module)
+    except HeadraceError as error:
+        raise PipelineError(f"{_place(path, error)}{error}") from error
+    except Exception as error:
+        # A syntax error's text repeats where it is.
+        told = error.msg if isinstance(error, SyntaxError) else error
+        raise PipelineError(f"{_place(path, error)}{type(error).__name__}: {told}") from error
+    return module
+
+
+def _place(path: Path, error: Exception) -> str:
+    """`FILE, line 12: `: the innermost line of the file itself that the error came through."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{error.filename}, line {error.lineno}: "
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).absolute() == path.absolute()
+    ]
+    return f"{path}, line {lines[-1]}: " if lines else f"{path}: "

@@ -1,0 +1,110 @@
+"""A pipeline: a function from DataFrames to a DataFrame, and the topics at its ends.
+
+The function stays what it is: calling the pipeline calls it, so a unit test hands it static DataFrames.
+Each parameter is a topic that it reads, found by the parameter's name among the globals of the function's
+module, unless `reads` says otherwise. Topics are looked up when the pipeline runs, not when it is defined,
+so their order in the file does not matter.
+
+A pipeline's name is its checkpoint, its consumer identity and its label. Changing it starts afresh.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, ParamSpec
+
+from headrace.config import TOPIC_NAME
+from headrace.errors import PipelineError
+from headrace.streams.topic import Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline(Generic[P]):
+    """A function from DataFrames to a DataFrame. Make one with `@pipeline(...)`."""
+
+    name: str
+    function: Callable[P, DataFrame]
+    writes: Topic
+    reads: Mapping[str, Topic] = field(default_factory=dict)
+    """Topics of parameters that are not to be looked up by name."""
+
+    def __post_init__(self) -> None:
+        if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
+            raise PipelineError(
+                f"{self.name!r} can't name a pipeline: use 1 to 249 of the characters a-z A-Z 0-9 . _ -"
+            )
+        parameters = inspect.signature(self.function).parameters
+        if not parameters:
+            raise PipelineError(f"pipeline {self.name} has no parameter: each one is a topic that it reads")
+        for parameter in parameters.values():
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+                raise PipelineError(
+                    f"pipeline {self.name} takes {parameter}: name each topic that it reads as a parameter"
+                )
+        for name in self.reads:
+            if name not in parameters:
+                raise PipelineError(
+                    f"pipeline {self.name}: reads has {name!r}; its parameters are {', '.join(parameters)}"
+                )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> DataFrame:
+        """Call the function itself."""
+        return self.function(*args, **kwargs)
+
+    def sources(self) -> dict[str, Topic]:
+        """The topic of each parameter, in the order of the parameters."""
+        return {name: self._source(name) for name in inspect.signature(self.function).parameters}
+
+    def build(self, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Call the function with a DataFrame for each parameter and check what comes back."""
+        # Only to be called where Spark runs; the rest of this module works without it.
+        from pyspark.sql import DataFrame as SparkDataFrame  # noqa: PLC0415
+
+        parameters = inspect.signature(self.function).bind(**frames)
+        result: object = self.function(*parameters.args, **parameters.kwargs)
+        if not isinstance(result, SparkDataFrame):
+            raise PipelineError(
+                f"pipeline {self.name} returned {type(result).__name__}: it must return a DataFrame"
+            )
+        return result
+
+    def _source(self, parameter: str) -> Topic:
+        if parameter in self.reads:
+            return self.reads[parameter]
+        module_globals = inspect.unwrap(self.function).__globals__
+        found = module_globals.get(parameter)
+        if isinstance(found, Topic):
+            return found
+        known = sorted(name for name, value in module_globals.items() if isinstance(value, Topic))
+        problem = "names no topic" if found is None else f"names a {type(found).__name__}, not a topic"
+        raise PipelineError(
+            f"pipeline {self.name}: its parameter {parameter!r} {problem} of the module; write "
+            f'{parameter} = hr.topic("...", schema="..."), or reads={{"{parameter}": topic}}'
+            + (f" (topics here: {', '.join(known)})" if known else "")
+        )
+
+
+def pipeline(
+    *, writes: Topic, reads: Mapping[str, Topic] | None = None, name: str | None = None
+) -> Callable[[Callable[P, DataFrame]], Pipeline[P]]:
+    """Make a pipeline of a function whose parameters are the topics that it reads."""
+    if not isinstance(writes, Topic):
+        raise PipelineError(f'writes is {writes!r}: write hr.topic("name", key="column")')
+
+    def decorate(function: Callable[P, DataFrame]) -> Pipeline[P]:
+        return Pipeline(
+            name=function.__name__ if name is None else name,
+            function=function,
+            writes=writes,
+            reads=MappingProxyType(dict(reads or {})),
+        )
+
+    return decorate

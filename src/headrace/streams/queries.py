@@ -1,0 +1,187 @@
+"""Pipelines as Spark queries: start them, see how they do, stop them.
+
+A query that fails takes the others down with it: half of a set of pipelines, running on unnoticed, is what
+nobody wants to find in the morning.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.config import StreamsConfig
+from headrace.errors import PipelineError, PipelineFailed
+from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.failure import first_line, refused_operator
+from headrace.streams.pipeline import Pipeline
+from headrace.streams.plan import Plan
+from headrace.streams.recent import REALTIME_SETTING
+from headrace.streams.session import log_path
+from headrace.streams.sink import to_records
+from headrace.streams.source import read_dead_letters, read_stream
+from headrace.streams.topic import Topic
+
+STARTED_S_MAX: Final = 120.0
+"""How long a query may take from its start to its first task."""
+_STARTED_PAUSE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a query did in its last batch."""
+
+    query: str
+    batch_id: int
+    input_row_count: int
+    output_row_count: int | None
+    """None where Spark does not know."""
+    duration_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Queries:
+    """Queries that run together. Not safe to share between threads."""
+
+    session: SparkSession
+    config: StreamsConfig
+    realtime: bool
+    running: dict[str, StreamingQuery] = field(default_factory=dict)
+
+    def start(self, plan: Plan, dead_letters_of: Collection[Topic] | None = None) -> None:
+        """Start every query of the plan; if one can't start, none is left running.
+
+        `dead_letters_of` names the topics whose dead letters are taken here; None for all that are read.
+        """
+        try:
+            for topic in plan.read_topics if dead_letters_of is None else dead_letters_of:
+                self._start_dead_letters(topic)
+            for pipeline in plan.pipelines:
+                self._start_pipeline(pipeline, plan.sources[pipeline.name])
+        except BaseException:
+            self.stop()
+            raise
+
+    def await_started(self, stop: threading.Event | None = None) -> None:
+        """Wait until each query has a task running, or has nothing to do; raise if one has failed."""
+        stop = stop or threading.Event()
+        deadline_s = time.monotonic() + STARTED_S_MAX
+        while not all(self._is_started(query) for query in self.running.values()):
+            self.check()
+            if time.monotonic() > deadline_s:
+                raise PipelineFailed(
+                    f"{', '.join(self.running)} did not start within {STARTED_S_MAX:.0f} s: real-time mode "
+                    "needs a task slot for each partition that is read and each that keeps state"
+                )
+            if stop.wait(_STARTED_PAUSE_S):
+                return
+
+    def check(self) -> None:
+        """Raise if a query has failed or ended."""
+        for name, query in self.running.items():
+            if query.isActive:
+                continue
+            error = query.exception()
+            if error is None:
+                raise PipelineFailed(f"{name} has ended by itself; Spark's log is {log_path(self.config)}")
+            self._fail(name, error)
+
+    def progress(self) -> list[Progress]:
+        """The last finished batch of each query that has finished one."""
+        reports = ((name, query.lastProgress) for name, query in self.running.items())
+        return [_progress(name, report) for name, report in reports if report is not None]
+
+    def stop(self) -> None:
+        """Stop the queries. In real-time mode the open batch is given up and will be run again."""
+        for query in self.running.values():
+            query.stop()
+        self.running.clear()
+
+    def _start_dead_letters(self, topic: Topic) -> None:
+        name = topic.dead_letters
+        records = read_dead_letters(self.session, topic, bootstrap=self.config.bootstrap, reader=name)
+        self._write(name, records, name)
+
+    def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
+        bootstrap = self.config.bootstrap
+        with _mode(self.session, realtime=self.realtime), self._explained(pipeline.name):
+            frames = {
+                parameter: read_stream(self.session, topic, bootstrap=bootstrap, reader=pipeline.name)
+                for parameter, topic in sources.items()
+            }
+            rows = pipeline.build(frames)
+            if not rows.isStreaming:
+                raise PipelineError(
+                    f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
+                    "reads: make it from its parameters"
+                )
+            records = to_records(rows, pipeline.writes, pipeline=pipeline.name)
+            self._write(pipeline.name, records, pipeline.writes.name)
+
+    def _write(self, name: str, records: DataFrame, topic: str) -> None:
+        writer = (
+            records.writeStream.queryName(name)
+            .format("kafka")
+            .option("kafka.bootstrap.servers", self.config.bootstrap)
+            .option("topic", topic)
+            .option("checkpointLocation", checkpoint_path(self.config, name).as_uri())
+            .outputMode("update")
+        )
+        if self.realtime:
+            batch = f"{self.config.realtime_batch_s} seconds"
+            writer = writer.trigger(realTime=batch)  # type: ignore[call-overload] # missing in its overloads
+        self.running[name] = writer.start()
+
+    def _is_started(self, query: StreamingQuery) -> bool:
+        if query.lastProgress is not None or query.status["message"] == "Waiting for data to arrive":
+            return True
+        # Spark runs a query's jobs in a group named after the query's run.
+        return bool(self.session.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
+
+    @contextmanager
+    def _explained(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except AnalysisException as error:
+            self._fail(name, error)
+
+    def _fail(self, name: str, error: AnalysisException | StreamingQueryException) -> NoReturn:
+        operator = refused_operator(error)
+        if operator is not None:
+            raise PipelineError(
+                f"pipeline {name} can't run in real-time mode because of {operator}: run it without "
+                "--realtime, in micro-batches"
+            ) from error
+        if isinstance(error, AnalysisException):
+            raise PipelineError(f"pipeline {name} can't run: {first_line(error)}") from error
+        raise PipelineFailed(
+            f"{name} failed: {first_line(error)} (Spark's log is {log_path(self.config)})"
+        ) from error
+
+
+@contextmanager
+def _mode(session: SparkSession, *, realtime: bool) -> Iterator[None]:
+    """Tell operators for which mode they are being built."""
+    session.conf.set(REALTIME_SETTING, str(realtime).lower())
+    try:
+        yield
+    finally:
+        session.conf.unset(REALTIME_SETTING)
+
+
+def _progress(name: str, report: Mapping[str, Any]) -> Progress:
+    output_row_count = report["sink"]["numOutputRows"]
+    return Progress(
+        query=name,
+        batch_id=report["batchId"],
+        input_row_count=report["numInputRows"],
+        output_row_count=output_row_count if output_row_count >= 0 else None,
+        duration_ms=report["batchDuration"],
+    )

@@ -1,0 +1,91 @@
+"""Run pipelines until somebody says stop: what `headrace run` does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any, Final
+
+from headrace.config import StreamsConfig
+from headrace.streams.admin import ensure_topics
+from headrace.streams.checkpoint import lock_checkpoint, try_lock_checkpoint
+from headrace.streams.pipeline import Pipeline
+from headrace.streams.plan import make_plan
+from headrace.streams.queries import Progress, Queries
+from headrace.streams.session import start_session, stop_session
+
+WATCH_EVERY_S: Final = 0.25
+
+OnStarted = Callable[[Sequence[str]], None]
+OnProgress = Callable[[Progress], None]
+
+
+def run(
+    pipelines: Sequence[Pipeline[Any]],
+    config: StreamsConfig,
+    *,
+    realtime: bool,
+    on_started: OnStarted | None = None,
+    on_progress: OnProgress | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Run the pipelines, from their checkpoints where they have one, until SIGINT, SIGTERM or `stop`.
+
+    Returns when all is stopped and Java is gone. `on_started` is called with the pipelines' names once they
+    process rows, `on_progress` with each batch that a query has finished.
+    """
+    plan = make_plan(pipelines)
+    with ExitStack() as held, _stop_on_signals(stop) as stopped:
+        for name in plan.names:
+            lock_checkpoint(config, name, held)
+        own = [topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters, held)]
+        partition_counts = ensure_topics(config.bootstrap, plan.topics())
+        slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
+        session = start_session(config, slots=max(slots, os.cpu_count() or 1))
+        try:
+            # Spark has put a handler of its own in place of ours.
+            with _stop_on_signals(stopped):
+                queries = Queries(session=session, config=config, realtime=realtime)
+                if not stopped.is_set():
+                    queries.start(plan, own)
+                    queries.await_started(stopped)
+                if on_started is not None and not stopped.is_set():
+                    on_started(plan.names)
+                _watch(queries, stopped, on_progress)
+                queries.stop()
+        finally:
+            stop_session(session)
+
+
+def _watch(queries: Queries, stop: threading.Event, on_progress: OnProgress | None) -> None:
+    """Raise as soon as a query fails; report each finished batch once."""
+    reported: dict[str, int] = {}
+    while not stop.wait(WATCH_EVERY_S):
+        queries.check()
+        for progress in queries.progress():
+            if on_progress is not None and reported.get(progress.query) != progress.batch_id:
+                reported[progress.query] = progress.batch_id
+                on_progress(progress)
+
+
+@contextmanager
+def _stop_on_signals(stop: threading.Event | None) -> Iterator[threading.Event]:
+    """An event that SIGINT and SIGTERM set; in the main thread only, because no other gets signals."""
+    event = stop or threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield event
+        return
+
+    def set_event(_signal: int, _frame: FrameType | None) -> None:
+        event.set()
+
+    former = {number: signal.signal(number, set_event) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield event
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,123 @@
+"""The Spark session that pipelines run in.
+
+Real-time mode runs all stages of all queries at once, each task holding a slot for as long as the query
+lives: one too few, and a query waits for ever. Locally the session is therefore made with as many slots as
+the queries need, whatever the number of cores; an idle slot costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
+from headrace.config import StreamsConfig
+from headrace.errors import SetupError
+from headrace.streams.failure import first_line
+from headrace.streams.jars import resolve_jars
+from headrace.streams.java import find_java
+
+SHUFFLE_WAIT_MS: Final = 2
+"""How long real-time mode may hold a row back after a shuffle to send more at once. Spark's 50 is felt."""
+JAVA_EXIT_S_MAX: Final = 30.0
+
+_LOG_PROPERTIES: Final = Path(__file__).with_name("log4j2.properties")
+
+
+def log_path(config: StreamsConfig) -> Path:
+    """Where Spark's own log is written: warnings, errors and their stack traces."""
+    return config.data_dir / "logs" / "spark.log"
+
+
+def start_session(config: StreamsConfig, *, slots: int, name: str = "headrace") -> SparkSession:
+    """Start Spark, with Java and the connector jars found first. `slots` counts for a local master only."""
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    # Python functions must run in this interpreter, not in whatever python3 is on PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    log_path(config).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    jars = resolve_jars(config.cache_dir, config.jars_dir)
+    builder: SparkSession.Builder = SparkSession.builder
+    for key, value in session_options(config, slots=slots, jars=jars).items():
+        builder = builder.config(key, value)
+    java_log = log_path(config).with_name("java.log")
+    try:
+        with _child_errors_to(java_log):
+            return builder.appName(name).getOrCreate()
+    except PySparkRuntimeError as error:
+        raise SetupError(
+            f"Spark could not start: {first_line(error)} Java's own words are in {java_log}"
+        ) from error
+
+
+def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) -> dict[str, str]:
+    """What the session is started with."""
+    log_options = (
+        f"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()} "
+        f"-Dheadrace.log.file={log_path(config).absolute()}"
+    )
+    options = {
+        "spark.master": config.master or f"local[{slots}]",
+        "spark.jars": ",".join(str(path) for path in jars),
+        "spark.driver.extraJavaOptions": log_options,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(config.shuffle_partition_count),
+        # The only state store that real-time mode runs with.
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(SHUFFLE_WAIT_MS),
+        # Nothing is ever kept in a warehouse; this keeps Spark from looking in the working directory.
+        "spark.sql.warehouse.dir": str((config.data_dir / "warehouse").absolute()),
+        "spark.sql.catalogImplementation": "in-memory",
+    }
+    if config.master is None or config.master.startswith("local"):
+        # Nobody outside this machine has any business with the driver.
+        options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return options
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop Spark and wait until its Java process is gone."""
+    # A query that is stopped in mid-batch logs its broken-off tasks as errors.
+    session.sparkContext.setLogLevel("OFF")
+    session.stop()
+    _end_java()
+
+
+@contextmanager
+def _child_errors_to(path: Path) -> Iterator[None]:
+    """Let a child that is started meanwhile, Java, write its standard error to the file instead of ours.
+
+    Java greets with a warning about a module that Spark asks for, before any log is set up.
+    """
+    sys.stderr.flush()
+    ours = os.dup(2)
+    with path.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(ours, 2)
+            os.close(ours)
+
+
+def _end_java() -> None:
+    """End the gateway's process: Spark leaves it running until Python ends."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to it
+    if gateway is None:
+        return
+    gateway.shutdown()
+    # It ends when its standard input closes, which also happens when this process is killed.
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=JAVA_EXIT_S_MAX)
+    SparkContext._gateway = None  # noqa: SLF001 - so that a later session starts a new one
+    SparkContext._jvm = None  # noqa: SLF001 - likewise

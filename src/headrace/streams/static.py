@@ -1,0 +1,42 @@
+"""Rows as a static DataFrame with the columns that a live pipeline sees, for unit tests and notebooks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.streams.decode import decoded, parse_schema
+from headrace.streams.topic import Topic
+
+_RECORD: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "headers array<struct<key: string, value: binary>>"
+)
+_FIRST_TIMESTAMP: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def static(session: SparkSession, topic: Topic, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """What a pipeline would be given if the topic held these rows, in one partition and in this order.
+
+    They are written as JSON and read by the topic's schema, exactly as live ones are: a row that would be a
+    dead letter is missing here too. All records have the same timestamp.
+    """
+    records: list[tuple[Any, ...]] = [
+        (None, bytearray(_encode(row)), topic.name, 0, offset, _FIRST_TIMESTAMP, [])
+        for offset, row in enumerate(rows)
+    ]
+    return decoded(session.createDataFrame(records, _RECORD), parse_schema(topic))
+
+
+def _encode(row: Mapping[str, Any]) -> bytes:
+    return json.dumps(dict(row), default=_as_text).encode()
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    raise TypeError(f"{value!r} has no form in JSON: give text, numbers, dates, lists or mappings")
