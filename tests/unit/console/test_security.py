@@ -1,0 +1,100 @@
+"""Who may talk to the console."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.config import Address, ConsoleConfig
+from headrace.console.app import create_app
+from headrace.console.board import Board
+from headrace.console.security import own_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from starlette.applications import Starlette
+    from tests.unit.console.conftest import Client, ManualClock, SilentFeed
+
+    Run = Callable[[Starlette, Address], AbstractContextManager[Client]]
+
+OWN = "http://127.0.0.1:8500"
+
+
+@pytest.fixture
+def client(clock: ManualClock, silent_feed: SilentFeed, run: Run) -> Iterator[Client]:
+    board = Board(ConsoleConfig(), clock, session="s1")
+    address = Address("127.0.0.1", 8500)
+    with run(create_app(board, silent_feed, address), address) as client:
+        yield client
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8500", "localhost:8500", "[::1]:8500", "LOCALHOST:8500"])
+def test_our_own_names_with_our_port_are_answered(client: Client, host: str) -> None:
+    assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example:8500", "127.0.0.1", "127.0.0.1:8501", "localhost", "127.0.0.1.evil.example:8500", "", "@"],
+)
+@pytest.mark.parametrize("path", ["/", "/events", "/api/alerts", "/static/app.js", "/nowhere"])
+def test_any_other_host_is_refused_everywhere(client: Client, host: str, path: str) -> None:
+    answer = client.get(path, headers={"Host": host})
+    assert answer.status_code == 403
+    assert "does not answer to the host" in answer.text
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "https://127.0.0.1:8500", ""]
+)
+def test_pages_of_other_origins_are_refused(client: Client, origin: str) -> None:
+    answer = client.get("/api/alerts", headers={"Origin": origin})
+    assert answer.status_code == 403
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize("origin", [OWN, "http://localhost:8500"])
+def test_our_own_origin_is_answered_without_cors_headers(client: Client, origin: str) -> None:
+    answer = client.get("/api/alerts", headers={"Origin": origin})
+    assert answer.status_code == 200
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_sites_may_link_to_the_page_but_not_load_from_it(client: Client, site: str) -> None:
+    loaded = client.get("/api/alerts", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"})
+    linked = client.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"})
+    assert (loaded.status_code, linked.status_code) == (403, 200)
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_nothing_can_be_changed(client: Client, method: str) -> None:
+    answer = client.request(method, "/api/alerts")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert "use GET" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/stats", "/health", "/nowhere"])
+def test_every_answer_forbids_frames_foreign_code_and_sniffing(client: Client, path: str) -> None:
+    headers = client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';")
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_a_refusal_carries_the_same_headers(client: Client) -> None:
+    answer = client.get("/", headers={"Host": "evil.example"})
+    assert "content-security-policy" in answer.headers
+
+
+def test_the_default_port_of_http_may_be_left_out() -> None:
+    assert "localhost" in own_hosts(Address("127.0.0.1", 80))
+    assert "localhost" not in own_hosts(Address("127.0.0.1", 8500))
+    assert "127.0.0.2:8500" in own_hosts(Address("127.0.0.2", 8500))
