@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import DataDir
-from headrace.cli.output import out
+from headrace.cli.output import announce
 from headrace.config import Address, BrokerConfig, Durability
 
 
@@ -34,4 +34,4 @@ def broker(
 
 
 def _announce(address: Address, config: BrokerConfig) -> None:
-    out.print(f"broker listening on {address}, data in {config.data_dir}, durability {config.durability}")
+    announce(f"broker listening on {address}, data in {config.data_dir}, durability {config.durability}")

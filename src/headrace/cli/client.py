@@ -14,7 +14,7 @@ from headrace.errors import BrokerUnavailable, ConfigError, FaultError, Headrace
 
 T = TypeVar("T")
 
-REQUEST_TIMEOUT_S: Final = 10.0
+REQUEST_TIMEOUT_S: Final = 6.0
 
 _UNREACHABLE: Final = {
     KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - that is how the library names its local errors

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import Bootstrap
-from headrace.cli.output import out
+from headrace.cli.output import announce
 from headrace.config import Address, ConsoleConfig
 
 
@@ -24,4 +24,4 @@ def console(
     config = ConsoleConfig(
         listen=Address.parse(listen), bootstrap=bootstrap, alerts_topic=alerts, input_topic=source
     )
-    run_console(config, lambda address: out.print(f"console serving on http://{address}"))
+    run_console(config, lambda address: announce(f"console serving on http://{address}"))

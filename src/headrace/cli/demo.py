@@ -122,7 +122,7 @@ def _watch(supervisor: Supervisor, page: str, seconds: float | None) -> int:
             next_status_s = now_s + STATUS_EVERY_S
             say(_status(page))
         time.sleep(min(LOOP_PAUSE_S, max(0.0, end_s - now_s)))
-    return int(_stats(page)["alerts"]["seen"])
+    return int(_stats(page)["alerts"]["alert_count"])
 
 
 def _status(page: str) -> str:
@@ -132,7 +132,7 @@ def _status(page: str) -> str:
         return f"the page does not answer: {error}"
     latency = stats["latency"]
     return (
-        f"{stats['input']['rate']:.0f} transactions/s   {stats['alerts']['seen']} alerts   "
+        f"{stats['input']['per_s'] or 0:.0f} transactions/s   {stats['alerts']['alert_count']} alerts   "
         f"latency p50 {_ms(latency['p50_ms'])}, p99 {_ms(latency['p99_ms'])}"
     )
 

@@ -36,6 +36,12 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
+def announce(line: str) -> None:
+    """Say on standard output that a server is up: one line, never wrapped, because programs read it too."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def say(line: str) -> None:
     """Tell a person what is going on, without getting into the results."""
     err.print(line, soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import Bootstrap, DataDir
-from headrace.cli.output import out
+from headrace.cli.output import announce
 from headrace.config import StreamsConfig
 
 
@@ -34,5 +34,5 @@ def run(
         load_pipelines(target),
         config,
         realtime=realtime,
-        on_started=lambda names: out.print(f"running {', '.join(names)} {mode}"),
+        on_started=lambda names: announce(f"running {', '.join(names)} {mode}"),
     )

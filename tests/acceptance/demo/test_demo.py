@@ -68,7 +68,7 @@ class Demo:
 
     def wait_for_alerts(self, more_than: int = 0) -> None:
         self.eventually(lambda: "generator" in self.text)
-        self.eventually(lambda: self.stats()["alerts"]["seen"] > more_than)
+        self.eventually(lambda: self.stats()["alerts"]["alert_count"] > more_than)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def test_a_killed_broker_comes_back_and_alerts_go_on(tmp_path: Path) -> None:
     with running_demo(tmp_path) as demo:
         demo.wait_for_alerts()
         broker = next(p for p in demo.family() if "broker" in p.cmdline()[-6:])
-        seen = demo.stats()["alerts"]["seen"]
+        seen = demo.stats()["alerts"]["alert_count"]
         broker.kill()
         demo.eventually(lambda: "ended with signal SIGKILL" in demo.text)
         demo.wait_for_alerts(more_than=seen + 20)
