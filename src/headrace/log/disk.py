@@ -63,7 +63,7 @@ class Disk(Protocol):
         ...
 
     def make_directory(self, path: Path) -> bool:
-        """Make a directory, and those above it where they are missing; False when it was there already."""
+        """Make a directory in one that is there; False when it was there already."""
         ...
 
     def names(self, path: Path) -> list[str]:
@@ -143,10 +143,10 @@ class SystemDisk:
             os.close(directory)
 
     def make_directory(self, path: Path) -> bool:
-        """Make a directory, and those above it where they are missing; False when it was there already."""
+        """Make a directory in one that is there; False when it was there already."""
         if path.is_dir():
             return False
-        path.mkdir(mode=DIRECTORY_MODE, parents=True)
+        path.mkdir(mode=DIRECTORY_MODE)
         return True
 
     def names(self, path: Path) -> list[str]:

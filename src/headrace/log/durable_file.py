@@ -27,6 +27,17 @@ def write_durably(disk: Disk, path: Path, content: bytes) -> None:
     disk.sync_directory(path.parent)
 
 
+def make_directory_durably(disk: Disk, path: Path) -> None:
+    """Make a directory, and those above it where they are missing, so that it survives a loss of power."""
+    try:
+        is_new = disk.make_directory(path)
+    except FileNotFoundError:
+        make_directory_durably(disk, path.parent)
+        is_new = disk.make_directory(path)
+    if is_new:
+        disk.sync_directory(path.parent)
+
+
 def read_whole(disk: Disk, path: Path) -> bytes:
     """The content of a file that is known to be there."""
     file = disk.open(path)

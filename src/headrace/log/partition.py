@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed, StorageError
 from headrace.log.batch import place, split_batches, with_base_offset
 from headrace.log.disk import SYSTEM_DISK
+from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop
 from headrace.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
 from headrace.log.producers import Duplicate, ProducerStates
@@ -93,8 +94,7 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open a partition, making it when it is missing, and recover what a crash has left."""
         try:
-            if disk.make_directory(directory):
-                disk.sync_directory(directory.parent)
+            make_directory_durably(disk, directory)
             log = cls(directory, config, clock, disk=disk, fail_stop=fail_stop or FailStop())
         except OSError as error:
             raise StorageError(f"opening the partition in {directory} failed: {error}") from error

@@ -71,9 +71,7 @@ class Segment:
     @property
     def index(self) -> SegmentIndex:
         """Both indexes; those of a sealed segment are loaded when first needed."""
-        if self._index is None:
-            self._index = self._load_index()
-        return self._index
+        return self._load_index() if self._index is None else self._index
 
     def adopt(self, *, size_bytes: int, next_offset: int) -> None:
         """Take over what recovery found in an unsealed segment, whose index it has built."""
@@ -154,6 +152,7 @@ class Segment:
         index.seal()
         self._index = index
         self._index_is_loaded = False
+        self._boundaries.clear()
 
     def _with_sound_index(self, look_up: Callable[[], _Found]) -> _Found:
         """Look something up. Damage that is met may be the loaded index's: make that anew, and retry."""
@@ -171,13 +170,15 @@ class Segment:
             read_whole(self._disk, segment_path(self._directory, self.base_offset, suffix))
             for suffix in ("index", "timeindex")
         )
-        return SegmentIndex.decode(
+        self._index = SegmentIndex.decode(
             self.base_offset,
             self._index_interval_bytes,
             offsets=offsets,
             times=times,
             segment_bytes=self.size_bytes,
         )
+        self._check_time_entry(self._index.max_timestamp)
+        return self._index
 
     def _read(self, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
         start = self._position_of(offset)
@@ -229,15 +230,20 @@ class Segment:
         if self.index.max_timestamp.timestamp_ms < timestamp_ms:
             return None
         entry = self.index.floor_by_timestamp(timestamp_ms)
-        position = 0 if entry is None else self._position_of(entry.offset)
+        position = 0 if entry is None else self._check_time_entry(entry)
         scanner = self.scanner(HEADER_WINDOW_BYTES)
         header = scanner.header_at(position)
-        if entry is not None and header.max_timestamp_ms != entry.timestamp_ms:
-            raise self.corrupt(position, f"the time index says {entry}, which is not so")
         while header.max_timestamp_ms < timestamp_ms:
             position += header.size_bytes
             header = scanner.header_at(position)
         return self._read(header.base_offset, 0, self.next_offset)
+
+    def _check_time_entry(self, entry: TimeEntry) -> int:
+        """Where the batch begins of which the time index speaks, if it speaks the truth."""
+        position = self._position_of(entry.offset)
+        if self.scanner(HEADER_WINDOW_BYTES).header_at(position).max_timestamp_ms != entry.timestamp_ms:
+            raise self.corrupt(position, f"the time index is wrong about offset {entry.offset}")
+        return position
 
     def _remember(self, offset: int, position: int) -> None:
         self._boundaries[offset] = position

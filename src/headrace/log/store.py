@@ -22,7 +22,7 @@ from uuid import UUID, uuid4
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError, DataDirectoryInUse, StorageError, TopicExists, UnknownTopic
 from headrace.log.disk import SYSTEM_DISK
-from headrace.log.durable_file import TEMPORARY_NAME, read_whole, write_durably
+from headrace.log.durable_file import TEMPORARY_NAME, make_directory_durably, read_whole, write_durably
 from headrace.log.failure import FailStop
 from headrace.log.identity import Identity
 from headrace.log.partition import PartitionLog
@@ -174,13 +174,12 @@ class LogStore:
         return self._topics_dir / f"{name}{MANIFEST_SUFFIX}"
 
     def _open(self) -> None:
-        is_new = self._disk.make_directory(self.data_dir)
+        make_directory_durably(self._disk, self.data_dir)
         self._take()
-        self._disk.make_directory(self._log_dir)
-        self._disk.make_directory(self._topics_dir)
+        for directory in (self._log_dir, self._topics_dir):
+            make_directory_durably(self._disk, directory)
+        # A process that was killed may have left names that were never synced.
         self._disk.sync_directory(self.data_dir)
-        if is_new:
-            self._disk.sync_directory(self.data_dir.parent)
         self._identity = Identity.open(self.data_dir, self._disk, self._new_id())
         names = self._disk.names(self._topics_dir)
         if TEMPORARY_NAME in names:

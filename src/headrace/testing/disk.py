@@ -3,7 +3,7 @@
 It stands in for `headrace.log.disk.SystemDisk` and keeps its promises, and no others:
 
 - Of what was written to a file after its last sync, a crash keeps some first part. The write at which that
-  part ends may be torn: cut short anywhere, or there in length but with zeros, or with garbage, at its end.
+  part ends may be torn: cut short anywhere, with zeros or with garbage after the cut.
 - Of the names that were made, changed or removed in a directory after its last sync, a crash keeps some first
   part, for each directory on its own. A file whose name is lost is lost, however often it was synced.
 
@@ -64,12 +64,16 @@ class SimulatedDisk:
         self._failures: dict[str, int] = {}
         self.steps = 0
 
-    def crash(self, random: Random) -> None:
-        """Lose what was not synced, as chance has it; all open files are closed."""
+    def kill(self) -> None:
+        """End the program but not the machine: all files are closed, and what was written is still there."""
         self._open.clear()
         self._locked.clear()
         self._failures.clear()
         self._steps_left = None
+
+    def crash(self, random: Random) -> None:
+        """Lose what was not synced, as chance has it; all files are closed."""
+        self.kill()
         _crash_directory(self._root, random)
 
     def lose_power_after(self, steps: int) -> None:
@@ -156,21 +160,19 @@ class SimulatedDisk:
         directory.unsynced.clear()
 
     def make_directory(self, path: Path) -> bool:
-        """Make a directory, and those above it where they are missing; False when it was there already."""
+        """Make a directory in one that is there; False when it was there already."""
         self._may_fail("make_directory")
-        made = False
-        directory = self._root
-        for name in path.parts:
-            entry = directory.entries.get(name)
-            made = entry is None
-            if entry is None:
-                self._step()
-                entry = directory.entries[name] = _Directory()
-                directory.changed()
-            if isinstance(entry, _File):
-                raise _error(errno.ENOTDIR, path)
-            directory = entry
-        return made
+        if path == path.parent:
+            return False
+        parent = self._directory(path.parent)
+        entry = parent.entries.get(path.name)
+        if isinstance(entry, _File):
+            raise _error(errno.EEXIST, path)
+        if entry is None:
+            self._step()
+            parent.entries[path.name] = _Directory()
+            parent.changed()
+        return entry is None
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""
@@ -233,7 +235,7 @@ class SimulatedDisk:
 
     def _directory(self, path: Path) -> _Directory:
         directory = self._root
-        for name in path.parts:
+        for name in path.relative_to(path.anchor).parts:
             entry = directory.entries.get(name)
             if not isinstance(entry, _Directory):
                 raise _error(errno.ENOENT, path)
@@ -283,7 +285,8 @@ def _tear(data: bytes, random: Random) -> bytes:
     """What is left of a write that the crash came upon."""
     reached = random.randint(0, len(data))
     rest = min(len(data) - reached, random.randint(0, 2 * SECTOR_BYTES))
-    return data[:reached] + random.choice((b"", bytes(rest), random.randbytes(rest)))
+    kept = data[:reached]
+    return random.choice((b"", kept, kept + bytes(rest), kept + random.randbytes(rest)))
 
 
 def _error(code: int, path: Path) -> OSError:
