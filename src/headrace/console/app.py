@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-import anyio
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -24,6 +24,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from headrace.console.board import json_text
 from headrace.console.security import HEADERS, LoopbackOnly
@@ -31,13 +32,15 @@ from headrace.console.security import HEADERS, LoopbackOnly
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import Receive, Send
 
     from headrace.config import Address
     from headrace.console.board import Board
     from headrace.console.observations import Observation
     from headrace.console.viewers import Viewer
 
+HangUp = Callable[[Scope], None]
+"""Ends the connection of a request at once: a client that does not read would else never let it go."""
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 STATIC_DIR: Final = Path(__file__).parent / "static"
@@ -60,12 +63,12 @@ class Feed(Protocol):
         ...
 
 
-def create_app(board: Board, feed: Feed, address: Address) -> Starlette:
+def create_app(board: Board, feed: Feed, address: Address, hang_up: HangUp) -> Starlette:
     """The application for a console that browsers reach at `address`."""
     app = Starlette(
         routes=[
             Route("/", _page),
-            Route("/events", _Events(board)),
+            Route("/events", _Events(board, hang_up)),
             Route("/api/stats", _json(board.stats)),
             Route("/api/alerts", _json(lambda: {"alerts": board.alerts()})),
             Route("/health", _health(board)),
@@ -111,8 +114,9 @@ async def _tick(board: Board) -> None:
 class _Events:
     """The stream of one page. A page counts as a viewer exactly while this call runs."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, hang_up: HangUp) -> None:
         self._board = board
+        self._hang_up = hang_up
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         viewer = self._board.join(_last_event_id(Request(scope)))
@@ -120,9 +124,8 @@ class _Events:
             await _too_many_viewers(len(self._board.viewers))(scope, receive, send)
             return
         try:
-            with anyio.CancelScope() as write:
-                viewer.on_cut_off = write.cancel
-                await EventSourceResponse(_server_sent(viewer), ping=KEEP_ALIVE_S)(scope, receive, send)
+            viewer.on_cut_off = partial(self._hang_up, scope)
+            await EventSourceResponse(_server_sent(viewer), ping=KEEP_ALIVE_S)(scope, receive, send)
         finally:
             self._board.viewers.leave(viewer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import secrets
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.config import ConsoleConfig
     from headrace.console.app import Feed
 
-SHUTDOWN_S_MAX: Final = 2
+SHUTDOWN_S_MAX: Final = 1
 """A page that does not take its last bytes within this is dropped."""
 SPARE_CONNECTION_COUNT: Final = 100
 """Connections beyond the viewers': for the page's files, the API and health checks."""
@@ -56,25 +57,26 @@ class ConsoleServer:
         with _listen(self._config.listen) as listener:
             address = Address(self._config.listen.host, listener.getsockname()[1])
             board = Board(self._config, self._clock, session=secrets.token_hex(4))
-            app = create_app(board, self._feed, address)
-            self._server = _Server(
+            app = create_app(board, self._feed, address, lambda scope: server.hang_up(scope["client"]))
+            self._server = server = _Server(
                 uvicorn.Config(
                     app,
                     log_config=None,
                     access_log=False,
                     server_header=False,
                     proxy_headers=False,
+                    http="h11",
                     ws="none",
                     lifespan="on",
                     limit_concurrency=self._config.viewer_count_max + SPARE_CONNECTION_COUNT,
-                    timeout_graceful_shutdown=SHUTDOWN_S_MAX,
+                    timeout_graceful_shutdown=2 * SHUTDOWN_S_MAX,
                 ),
                 on_started=lambda: on_ready(address),
                 on_stopping=board.viewers.close,
             )
-            self._server.should_exit = self._stop_asked.is_set()
+            server.should_exit = self._stop_asked.is_set()
             try:
-                self._server.run(sockets=[listener])
+                server.run(sockets=[listener])
             finally:
                 self._feed.stop()
 
@@ -101,7 +103,18 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._on_stopping()
+        asyncio.get_running_loop().call_later(SHUTDOWN_S_MAX, self._hang_up_all)
         await super().shutdown(sockets)
+
+    def hang_up(self, client: tuple[str, int]) -> None:
+        """End the connection of a client that does not read."""
+        for connection in self.server_state.connections:
+            if connection.transport.get_extra_info("peername")[:2] == client:
+                connection.transport.abort()
+
+    def _hang_up_all(self) -> None:
+        for connection in self.server_state.connections:
+            connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from starlette.applications import Starlette
-    from starlette.types import Message
+    from starlette.types import Message, Scope
     from tests.unit.console.conftest import Client, ManualClock, Recorder, SilentFeed
 
     Run = Callable[[Starlette, Address], AbstractContextManager[Client]]
 
 ADDRESS = Address("127.0.0.1", 8500)
+
+
+def no_hang_up(scope: Scope) -> None:
+    raise AssertionError("no page is cut off in this test")
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def board(clock: ManualClock) -> Board:
 
 @pytest.fixture
 def app(board: Board, silent_feed: SilentFeed) -> Starlette:
-    return create_app(board, silent_feed, ADDRESS)
+    return create_app(board, silent_feed, ADDRESS, no_hang_up)
 
 
 @pytest.fixture
@@ -214,27 +218,20 @@ def test_open_streams_end_when_the_console_closes(app: Starlette, board: Board) 
     asyncio.run(scenario())
 
 
-def test_a_page_that_does_not_read_is_cut_off_even_in_the_middle_of_a_write(
+def test_a_page_that_falls_behind_is_hung_up_on(
     clock: ManualClock, silent_feed: SilentFeed, recorder: Recorder
 ) -> None:
     board = Board(ConsoleConfig(viewer_backlog_max=3), clock, session="s1")
-    app = create_app(board, silent_feed, ADDRESS)
+    hung_up: list[Scope] = []
+    app = create_app(board, silent_feed, ADDRESS, hung_up.append)
 
     async def scenario() -> None:
-        writing = asyncio.Event()
-
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                writing.set()
-                await asyncio.Event().wait()
-
         stream = Stream(app)
-        stream._task.cancel()
-        task = asyncio.create_task(app(stream._scope, stream._receive, send))
-        await asyncio.wait_for(writing.wait(), 5)
+        await stream.next()
         board.apply(RecordsRead(records=tuple(recorder.alert(str(number)) for number in range(4))))
-        await asyncio.wait_for(task, 5)
         assert (board.viewers.cut_off_count, len(board.viewers)) == (1, 0)
+        assert [scope["path"] for scope in hung_up] == ["/events"]
+        await stream.close()
 
     asyncio.run(scenario())
 
@@ -248,7 +245,7 @@ def test_a_failure_inside_is_a_sentence_and_not_a_traceback(
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(board, "alerts", boom)
-    app = create_app(board, silent_feed, ADDRESS)
+    app = create_app(board, silent_feed, ADDRESS, no_hang_up)
     with run(app, ADDRESS) as client:
         answer = client.get("/api/alerts")
     assert answer.status_code == 500

@@ -27,7 +27,7 @@ OWN = "http://127.0.0.1:8500"
 def client(clock: ManualClock, silent_feed: SilentFeed, run: Run) -> Iterator[Client]:
     board = Board(ConsoleConfig(), clock, session="s1")
     address = Address("127.0.0.1", 8500)
-    with run(create_app(board, silent_feed, address), address) as client:
+    with run(create_app(board, silent_feed, address, lambda _: None), address) as client:
         yield client
 
 
