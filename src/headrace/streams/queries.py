@@ -131,7 +131,7 @@ class Queries:
             .format("kafka")
             .option("kafka.bootstrap.servers", self.config.bootstrap)
             .option("topic", topic)
-            .option("checkpointLocation", checkpoint_path(self.config, name).as_uri())
+            .option("checkpointLocation", f"file://{checkpoint_path(self.config, name)}")
             .outputMode("update")
         )
         if self.realtime:

@@ -59,8 +59,8 @@ def start_session(config: StreamsConfig, *, slots: int, name: str = "headrace") 
 def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) -> dict[str, str]:
     """What the session is started with."""
     log_options = (
-        f"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()} "
-        f"-Dheadrace.log.file={log_path(config).absolute()}"
+        f'"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()}" '
+        f'"-Dheadrace.log.file={log_path(config).absolute()}"'
     )
     options = {
         "spark.master": config.master or f"local[{slots}]",
@@ -86,7 +86,9 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) 
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop Spark and wait until its Java process is gone."""
+    """Stop Spark and wait until its Java process is gone. Does nothing if it has been stopped already."""
+    if session.sparkContext._jsc is None:  # noqa: SLF001 - there is no public way to ask
+        return
     # A query that is stopped in mid-batch logs its broken-off tasks as errors.
     session.sparkContext.setLogLevel("OFF")
     session.stop()

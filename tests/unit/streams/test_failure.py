@@ -1,0 +1,61 @@
+"""Spark's errors, told in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.streams.failure import first_line, refused_operator
+
+REFUSAL = (
+    "[STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST] Streaming real-time mode has the following "
+    "limitation: The operator(s): {} is not in the operator allowlist for Real-Time Mode. To bypass this "
+    "check, set spark.sql.streaming.realTimeMode.allowlistCheck to false. SQLSTATE: 0A000\n=== Query ===\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "[CAST_INVALID_INPUT] The value 'x' cannot be cast. SQLSTATE: 22018\n== SQL ==\n^^^\n",
+            "The value 'x' cannot be cast.",
+        ),
+        (
+            "Sorting is not supported on streaming DataFrames;\n~Sort [value#1]",
+            "Sorting is not supported on streaming DataFrames",
+        ),
+        (
+            "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node\n\tat x.y.Z",
+            "TimeoutException: Timed out waiting for a node",
+        ),
+        ("  \n", "str"),
+    ],
+)
+def test_the_first_line_is_told_without_codes_and_traces(text: str, line: str) -> None:
+    assert first_line(text) == line
+
+
+def test_an_error_without_words_is_told_by_its_name() -> None:
+    assert first_line(ZeroDivisionError()) == "ZeroDivisionError"
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [
+        ("org.apache.spark.sql.execution.python.ArrowEvalPythonExec", "a Python function (UDF)"),
+        ("a.b.StreamingSymmetricHashJoinExec, a.b.MapInPandasExec", "a join of two streams, mapInPandas"),
+        ("a.b.SomethingNewExec", "SomethingNewExec"),
+    ],
+)
+def test_what_real_time_mode_refuses_is_told_in_the_users_words(operator: str, words: str) -> None:
+    assert refused_operator(REFUSAL.format(operator)) == words
+
+
+def test_another_limitation_of_real_time_mode_is_told_as_spark_tells_it() -> None:
+    text = "[X.Y] Streaming real-time mode has the following limitation: The output mode must be update."
+
+    assert refused_operator(text) == "The output mode must be update."
+
+
+def test_other_errors_are_no_refusal() -> None:
+    assert refused_operator("[CAST_INVALID_INPUT] no") is None

@@ -1,0 +1,91 @@
+"""What pipelines need before they run: topics, task slots, names that don't clash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import headrace.streams as hr
+from headrace.errors import PipelineError
+from headrace.streams.plan import make_plan
+
+orders = hr.topic("orders", schema="id string")
+payments = hr.topic("payments", schema="id string", partitions=4)
+
+
+@hr.pipeline(writes=hr.topic("paid", key="id"))
+def paid(orders: Any, payments: Any) -> Any: ...
+
+
+@hr.pipeline(writes=hr.topic("large"))
+def large(orders: Any) -> Any: ...
+
+
+def test_each_topic_that_is_read_gets_one_companion_for_its_dead_letters() -> None:
+    plan = make_plan([paid, large])
+
+    assert plan.query_names == ("paid", "large", "orders.dead-letters", "payments.dead-letters")
+
+
+def test_every_topic_that_is_read_or_written_must_exist() -> None:
+    assert make_plan([paid, large]).topics() == {
+        "orders": 2,
+        "payments": 4,
+        "paid": 2,
+        "large": 2,
+        "orders.dead-letters": 1,
+        "payments.dead-letters": 1,
+    }
+
+
+def test_of_two_descriptions_of_a_topic_the_one_that_speaks_of_partitions_counts() -> None:
+    @hr.pipeline(writes=hr.topic("orders", partitions=8))
+    def feeder(payments: Any) -> Any: ...
+
+    assert make_plan([feeder, large]).topics()["orders"] == 8
+
+
+def test_real_time_mode_needs_a_slot_for_each_task_of_each_query() -> None:
+    plan = make_plan([paid, large])
+    partition_counts = {"orders": 3, "payments": 4}
+
+    # paid: 3 + 4 + 2, large: 3 + 2, companions: 3 + 4.
+    assert plan.slots(partition_counts, shuffle_partition_count=2) == 21
+
+
+def test_two_pipelines_with_one_name_are_refused() -> None:
+    @hr.pipeline(writes=hr.topic("other"), name="large")
+    def other(orders: Any) -> Any: ...
+
+    with pytest.raises(PipelineError, match="two pipelines are named large"):
+        make_plan([large, other])
+
+
+def test_a_pipeline_named_like_a_companion_is_refused() -> None:
+    @hr.pipeline(writes=hr.topic("other"), name="orders.dead-letters")
+    def other(orders: Any) -> Any: ...
+
+    with pytest.raises(PipelineError, match=r"two pipelines are named orders\.dead-letters"):
+        make_plan([other])
+
+
+def test_a_pipeline_that_reads_what_it_writes_is_refused() -> None:
+    @hr.pipeline(writes=hr.topic("orders"))
+    def loop(orders: Any) -> Any: ...
+
+    with pytest.raises(PipelineError, match="reads the topic orders that it writes"):
+        make_plan([loop])
+
+
+def test_one_topic_with_two_schemas_is_refused() -> None:
+    @hr.pipeline(writes=hr.topic("other"), reads={"rows": hr.topic("orders", schema="id int")})
+    def other(rows: Any) -> Any: ...
+
+    with pytest.raises(PipelineError, match="orders is described with two schemas"):
+        make_plan([large, other])
+
+
+def test_nothing_to_run_is_refused() -> None:
+    with pytest.raises(PipelineError, match="no pipeline to run"):
+        make_plan([])

@@ -1,0 +1,41 @@
+"""How a topic is described."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import headrace.streams as hr
+from headrace.errors import ConfigError
+
+
+def test_a_topic_is_described_by_a_frozen_value() -> None:
+    topic = hr.topic(
+        "transactions", schema="at timestamp", key="card_id", event_time="at", watermark="1 minute"
+    )
+
+    assert topic == hr.topic(
+        "transactions", schema="at timestamp", key="card_id", event_time="at", watermark="1 minute"
+    )
+    with pytest.raises(AttributeError):
+        topic.name = "other"  # type: ignore[misc] # that it can't be done is the test
+
+
+def test_dead_letters_have_a_topic_named_after_theirs() -> None:
+    assert hr.topic("transactions").dead_letters == "transactions.dead-letters"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"name": "no spaces"}, "not a topic name"),
+        ({"name": "t", "watermark": "1 minute"}, "watermark but no event_time"),
+        ({"name": "t", "event_time": "at"}, "event_time but no schema"),
+        ({"name": "t", "start": "yesterday"}, "use earliest or latest"),
+        ({"name": "t", "partitions": 0}, "use at least 1"),
+    ],
+)
+def test_a_description_that_can_not_be_says_what_is_wrong(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        hr.topic(**arguments)
