@@ -187,9 +187,12 @@ class LogStore:
         for name in names:
             if name.endswith(GONE_SUFFIX):
                 self._finish_deletion(self._topics_dir / name)
+        directories = set(self._disk.names(self._log_dir))
         for name in names:
             if name.endswith(MANIFEST_SUFFIX):
-                self._open_topic(self._read_manifest(self._topics_dir / name))
+                manifest = self._read_manifest(self._topics_dir / name)
+                self._require_all(manifest, directories)
+                self._open_topic(manifest)
 
     def _take(self) -> None:
         """Lock the directory; the lock goes when the process ends, however it ends."""
@@ -226,6 +229,14 @@ class LogStore:
         )
         self._topics[manifest.name] = topic
         return topic
+
+    def _require_all(self, manifest: Manifest, directories: set[str]) -> None:
+        missing = [name for name in manifest.directory_names if name not in directories]
+        if missing:
+            raise StorageError(
+                f"topic {manifest.name} has lost {', '.join(missing)} from {self._log_dir}: restore it, "
+                f"or remove {self._manifest_path(manifest.name)} to give the topic up"
+            )
 
     def _require_unused(self, manifest: Manifest) -> None:
         for name in manifest.directory_names:

@@ -1,0 +1,397 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from headrace.clock import Clock
+from headrace.config import LogConfig
+from headrace.errors import (
+    ConfigError,
+    DataDirectoryInUse,
+    HeadraceError,
+    PartitionClosed,
+    StorageError,
+    TopicExists,
+    UnknownTopic,
+)
+from headrace.log.identity import PRODUCER_ID_BLOCK
+from headrace.log.partition import PartitionLog
+from headrace.log.store import LogStore
+from headrace.testing.disk import PowerLoss, SimulatedDisk
+
+MakeBatch = Callable[..., bytes]
+OpenStore = Callable[[], LogStore]
+SIZE_MAX = 1_000_000
+DATA_DIR = Path("/home/somebody/.headrace")
+
+
+@pytest.fixture
+def open_store(disk: SimulatedDisk, clock: Clock) -> OpenStore:
+    return lambda: LogStore.open(DATA_DIR, LogConfig(segment_bytes_max=1024), clock, disk=disk)
+
+
+def _topics(store: LogStore) -> dict[str, tuple[UUID, int, dict[str, str]]]:
+    return {
+        name: (topic.topic_id, len(topic.partitions), dict(topic.config))
+        for name, topic in store.topics.items()
+    }
+
+
+def test_a_topic_comes_back_with_its_id_its_partitions_and_its_records(
+    open_store: OpenStore, make_batch: MakeBatch
+) -> None:
+    store = open_store()
+    topic = store.create_topic("orders", 3, {"retention.ms": "1000"})
+    topic.partitions[2].append(make_batch(5), size_bytes_max=SIZE_MAX)
+    before = _topics(store)
+    store.close()
+    store = open_store()
+    assert _topics(store) == before == {"orders": (topic.topic_id, 3, {"retention.ms": "1000"})}
+    assert [partition.end_offset for partition in store.topics["orders"].partitions] == [0, 0, 5]
+
+
+def test_partitions_lie_where_kafka_would_put_them(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    topic = open_store().create_topic("orders", 2)
+    topic.partitions[1].append(make_batch(), size_bytes_max=SIZE_MAX)
+    assert disk.names(DATA_DIR / "log") == ["orders-0", "orders-1"]
+    assert disk.names(DATA_DIR / "log" / "orders-1") == ["00000000000000000000.log"]
+
+
+def test_two_topics_of_one_name_cannot_be(open_store: OpenStore) -> None:
+    store = open_store()
+    store.create_topic("orders", 1)
+    with pytest.raises(TopicExists, match="orders exists already"):
+        store.create_topic("orders", 2)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a b", "x" * 250, "\x00"])
+def test_a_name_that_could_be_a_path_is_refused(open_store: OpenStore, name: str) -> None:
+    with pytest.raises(ConfigError, match="not a topic name"):
+        open_store().create_topic(name, 1)
+
+
+def test_a_name_may_be_as_long_as_kafka_allows(tmp_path: Path, clock: Clock) -> None:
+    store = LogStore.open(tmp_path / "data", LogConfig(), clock)
+    store.create_topic("x" * 249, 1)
+    store.delete_topic("x" * 249)
+    store.close()
+
+
+def test_a_topic_needs_a_partition(open_store: OpenStore) -> None:
+    with pytest.raises(ConfigError, match="can't have 0 partitions"):
+        open_store().create_topic("orders", 0)
+
+
+def test_creating_a_topic_syncs_two_directories_however_many_partitions_it_has(
+    open_store: OpenStore, disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store()
+    synced: list[Path] = []
+    sync_directory = disk.sync_directory
+
+    def sync(path: Path) -> None:
+        synced.append(path)
+        sync_directory(path)
+
+    monkeypatch.setattr(disk, "sync_directory", sync)
+    store.create_topic("orders", 50)
+    assert synced == [DATA_DIR / "log", DATA_DIR / "topics"]
+
+
+def test_a_deleted_topic_is_gone_and_its_partitions_are_closed(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    partition = store.create_topic("orders", 1).partitions[0]
+    partition.append(make_batch(), size_bytes_max=SIZE_MAX)
+    store.delete_topic("orders")
+    assert store.topics == {}
+    assert disk.names(DATA_DIR / "log") == disk.names(DATA_DIR / "topics") == []
+    with pytest.raises(PartitionClosed):
+        partition.append(make_batch(), size_bytes_max=SIZE_MAX)
+    with pytest.raises(UnknownTopic, match="no topic orders"):
+        store.delete_topic("orders")
+
+
+def test_a_topic_made_again_under_the_same_name_is_another_one(
+    open_store: OpenStore, make_batch: MakeBatch
+) -> None:
+    store = open_store()
+    first = store.create_topic("orders", 1)
+    first.partitions[0].append(make_batch(), size_bytes_max=SIZE_MAX)
+    store.delete_topic("orders")
+    second = store.create_topic("orders", 1)
+    assert second.topic_id != first.topic_id
+    assert second.partitions[0].end_offset == 0
+
+
+def test_the_directory_belongs_to_one_process(open_store: OpenStore) -> None:
+    store = open_store()
+    with pytest.raises(DataDirectoryInUse, match=f"in use by process {os.getpid()}: stop that one"):
+        open_store()
+    store.close()
+    open_store().close()
+
+
+def test_a_store_that_could_not_be_opened_lets_go_of_the_directory(
+    open_store: OpenStore, disk: SimulatedDisk
+) -> None:
+    open_store().close()
+    manifest = DATA_DIR / "topics" / "orders.json"
+    disk.close(disk.open(manifest))
+    disk.overwrite(manifest, b"{")
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"orders\.json is not a topic's manifest"):
+            open_store()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": 1}', b"\xff"])
+def test_a_manifest_that_cannot_be_read_is_named(
+    open_store: OpenStore, disk: SimulatedDisk, content: bytes
+) -> None:
+    store = open_store()
+    store.create_topic("orders", 1)
+    store.close()
+    disk.overwrite(DATA_DIR / "topics" / "orders.json", content)
+    with pytest.raises(StorageError, match=r"orders\.json .* restore it"):
+        open_store()
+
+
+def test_a_manifest_of_a_later_format_is_not_guessed_at(open_store: OpenStore, disk: SimulatedDisk) -> None:
+    store = open_store()
+    store.create_topic("orders", 1)
+    store.close()
+    path = DATA_DIR / "topics" / "orders.json"
+    disk.overwrite(path, json.dumps({**json.loads(disk.content(path)), "format": 2}).encode())
+    with pytest.raises(StorageError, match="has format 2"):
+        open_store()
+
+
+def test_the_cluster_id_is_made_once_in_kafkas_form(open_store: OpenStore) -> None:
+    store = open_store()
+    cluster_id = store.cluster_id
+    store.close()
+    assert len(cluster_id) == 22
+    assert open_store().cluster_id == cluster_id
+
+
+def test_files_of_a_topic_without_a_manifest_are_not_taken_over(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    store.create_topic("orders", 1).partitions[0].append(make_batch(), size_bytes_max=SIZE_MAX)
+    store.close()
+    disk.unlink(DATA_DIR / "topics" / "orders.json")
+    store = open_store()
+    with pytest.raises(StorageError, match="orders-0 holds files"):
+        store.create_topic("orders", 1)
+    assert store.failed is None
+
+
+def test_a_partition_that_has_vanished_is_not_replaced_by_an_empty_one(
+    open_store: OpenStore, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    store.create_topic("orders", 3)
+    store.close()
+    disk.remove_directory(DATA_DIR / "log" / "orders-1")
+    with pytest.raises(StorageError, match="topic orders has lost orders-1 from"):
+        open_store()
+
+
+def test_producer_ids_are_never_given_twice(open_store: OpenStore, disk: SimulatedDisk) -> None:
+    random = Random(1)
+    given: set[int] = set()
+    for _ in range(6):
+        store = open_store()
+        for count in (1, 3, PRODUCER_ID_BLOCK, 1):
+            new = set(store.allocate_producer_ids(count))
+            assert len(new) == count
+            assert not new & given
+            given |= new
+        disk.crash(random)
+
+
+def test_producer_ids_are_reserved_in_blocks(open_store: OpenStore, disk: SimulatedDisk) -> None:
+    store = open_store()
+    store.allocate_producer_ids(1)
+    steps = disk.steps
+    for _ in range(PRODUCER_ID_BLOCK - 1):
+        store.allocate_producer_ids(1)
+    assert disk.steps == steps
+
+
+@pytest.mark.parametrize("operation", ["append", "sync_file", "sync_directory"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EROFS])
+def test_after_a_failed_write_or_sync_nothing_is_written_any_more(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk, operation: str, error: int
+) -> None:
+    store = open_store()
+    healthy, sick = store.create_topic("orders", 2).partitions
+    healthy.append(make_batch(3), size_bytes_max=SIZE_MAX)
+    healthy.sync()
+    disk.fail(operation, error)
+    with pytest.raises(StorageError, match=f"{os.strerror(error)}.* start again") as first:
+        _append_and_sync(sick, make_batch())
+    assert store.failed is first.value
+    assert sick.durable_offset == 0
+    steps = disk.steps
+    calls: list[Callable[[], object]] = [
+        lambda: sick.append(make_batch(), size_bytes_max=SIZE_MAX),
+        lambda: healthy.append(make_batch(), size_bytes_max=SIZE_MAX),
+        sick.sync,
+        healthy.sync,
+        lambda: store.create_topic("more", 1),
+        lambda: store.delete_topic("orders"),
+        lambda: store.allocate_producer_ids(1),
+    ]
+    for call in calls:
+        with pytest.raises(StorageError, match="no writes are taken after a failure"):
+            call()
+    assert len(healthy.read(0, size_bytes_max=SIZE_MAX)) > 0
+    store.close()
+    assert disk.steps == steps, "not even closing tries to sync again"
+    store = open_store()
+    assert store.failed is None
+    assert store.topics["orders"].partitions[0].end_offset == 3
+
+
+def _append_and_sync(partition: PartitionLog, batch: bytes) -> None:
+    partition.append(batch, size_bytes_max=SIZE_MAX)
+    partition.sync()
+
+
+@pytest.mark.parametrize("operation", ["make_directory", "append", "sync_file", "rename", "sync_directory"])
+def test_a_topic_that_could_not_be_created_stops_writes_and_is_whole_or_absent_afterwards(
+    open_store: OpenStore, disk: SimulatedDisk, operation: str
+) -> None:
+    store = open_store()
+    disk.fail(operation, errno.ENOSPC)
+    with pytest.raises(StorageError, match="creating topic orders failed: No space left"):
+        store.create_topic("orders", 2)
+    assert store.failed is not None
+    store.close()
+    store = open_store()
+    if "orders" not in store.topics:
+        store.create_topic("orders", 2)
+    assert len(store.topics["orders"].partitions) == 2
+
+
+def test_a_file_that_cannot_be_opened_is_refused_without_stopping_everything(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    partition = store.create_topic("orders", 1).partitions[0]
+    disk.fail("open", errno.EMFILE)
+    with pytest.raises(StorageError, match=r"nothing was written: .*Too many open files"):
+        partition.append(make_batch(), size_bytes_max=SIZE_MAX)
+    assert store.failed is None
+    assert partition.append(make_batch(), size_bytes_max=SIZE_MAX).base_offset == 0
+
+
+def test_a_read_that_fails_is_an_error_and_no_more(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    partition = store.create_topic("orders", 1).partitions[0]
+    partition.append(make_batch(), size_bytes_max=SIZE_MAX)
+    disk.fail("read")
+    with pytest.raises(StorageError, match=r"reading .*orders-0 at offset 0 failed"):
+        partition.read(0, size_bytes_max=SIZE_MAX)
+    assert partition.read(0, size_bytes_max=SIZE_MAX)
+
+
+def test_what_opening_had_to_cut_is_listed(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    store.create_topic("orders", 2).partitions[1].append(make_batch(), size_bytes_max=SIZE_MAX)
+    store.close()
+    path = DATA_DIR / "log" / "orders-1" / "00000000000000000000.log"
+    disk.overwrite(path, disk.content(path)[:-1])
+    (cut,) = open_store().cuts
+    assert (cut.path, cut.next_offset) == (path, 0)
+
+
+@pytest.mark.parametrize("seed", range(0, 100, 10))
+def test_creating_and_deleting_is_all_or_nothing_wherever_the_power_goes(
+    clock: Clock, make_batch: MakeBatch, seed: int
+) -> None:
+    for each in range(seed, seed + 10):
+        story = TopicStory(Random(each), clock, make_batch())
+        try:
+            for _ in range(5):
+                story.live()
+        except (AssertionError, HeadraceError) as error:
+            error.add_note(f"seed {each}")
+            raise
+
+
+class TopicStory:
+    """A store that makes and deletes topics, one at a time, until the power goes."""
+
+    def __init__(self, random: Random, clock: Clock, batch: bytes) -> None:
+        self.random = random
+        self.clock = clock
+        self.batch = batch
+        self.disk = SimulatedDisk()
+        self.known: dict[str, tuple[UUID, int, dict[str, str]]] = {}
+        self.in_doubt: str | None = None
+        """The topic that was being made or deleted when the power went."""
+
+    def live(self) -> None:
+        self.disk.lose_power_after(self.random.randint(0, 80))
+        try:
+            store = LogStore.open(DATA_DIR, LogConfig(), self.clock, disk=self.disk)
+            self.check(store)
+            for _ in range(10):
+                self.step(store, self.random.choice("abc"))
+        except PowerLoss:
+            pass
+        self.disk.crash(self.random)
+
+    def step(self, store: LogStore, name: str) -> None:
+        self.in_doubt = name
+        if name in self.known:
+            store.delete_topic(name)
+            del self.known[name]
+        else:
+            topic = store.create_topic(name, 2)
+            assert [partition.end_offset for partition in topic.partitions] == [0, 0]
+            self.known[name] = _topics(store)[name]
+            topic.partitions[0].append(self.batch, size_bytes_max=SIZE_MAX)
+        self.in_doubt = None
+
+    def check(self, store: LogStore) -> None:
+        found = _topics(store)
+        doubtful = found.get(self.in_doubt or "")
+        if doubtful is not None and self.in_doubt not in self.known:
+            assert doubtful[1] == 2, "a topic that was being made is whole"
+        elif doubtful is not None:
+            assert doubtful == self.known[self.in_doubt or ""], "a topic that was being deleted is whole"
+        for topics in (found, self.known):
+            topics.pop(self.in_doubt or "", None)
+        assert found == self.known, "all the others are as they were"
+        self.known = _topics(store)
+
+
+def test_on_a_real_disk_only_the_owner_may_look(tmp_path: Path, clock: Clock, make_batch: MakeBatch) -> None:
+    data_dir = tmp_path / "deep" / "data"
+    store = LogStore.open(data_dir, LogConfig(), clock)
+    store.create_topic("orders", 1).partitions[0].append(make_batch(), size_bytes_max=SIZE_MAX)
+    store.close()
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [data_dir, *data_dir.rglob("*")]}
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items())
+    store = LogStore.open(data_dir, LogConfig(), clock)
+    assert store.topics["orders"].partitions[0].end_offset == 1
+    store.close()
