@@ -197,7 +197,10 @@ class ConsoleConfig:
         )
         check_topic_name(self.alerts_topic)
         check_topic_name(self.input_topic)
+        _require(bool(self.bootstrap), "bootstrap is empty: name a broker, such as 127.0.0.1:9092")
         _require(self.recent_alert_count_max >= 1, "recent_alert_count_max must be at least 1")
+        _require(self.viewer_count_max >= 1, "viewer_count_max must be at least 1")
+        _require(self.viewer_backlog_max >= 1, "viewer_backlog_max must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ Two threads, so that a slow answer to a question never delays an alert:
 Reading starts `recent_alert_count_max` records before the end of each partition, or at its beginning. What is
 below the end at that moment is history: shown, but without a latency, since it lay there before the console
 looked. After a broker restart the client library reconnects and goes on at its position by itself. When the
-topic was made anew (an end offset that went back, or a position that the broker no longer knows), the meter
-plans the reading afresh; the reader never chooses an offset itself.
+topic was made anew (another topic id, an end offset that went back, or a position that the broker no longer
+knows), the meter plans the reading afresh; the reader never chooses an offset itself.
 
 Thread safety: `start` and `stop` are called from one thread. `post` is called from both threads and waits
 until the board has taken the observation, so at most one batch per thread is in flight.
@@ -27,7 +27,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Messa
 
 from headrace.console.client_errors import ALL_BROKERS_DOWN, LOST_POSITION, reason
 from headrace.console.decode import AlertRecord
-from headrace.console.meter import Meter, PartitionEnds, Stopped
+from headrace.console.meter import Meter, Offsets, Stopped, TopicEnds
 from headrace.console.observations import BrokerLost, FeedFailed, Observation, RecordsRead, TopicsMeasured
 from headrace.errors import BrokerUnavailable
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 MEASURE_EVERY_S: Final = 1.0
 POLL_S: Final = 0.1
 BATCH_RECORD_COUNT_MAX: Final = 500
+
+NO_TOPIC: Final = TopicEnds(topic_id="", ends={})
 
 CLIENT_SETTINGS: Final[dict[str, str | int | float | bool]] = {
     "client.id": "headrace-console",
@@ -69,7 +71,7 @@ class Start:
     live_from: int
 
 
-def starts(ends: PartitionEnds, firsts: PartitionEnds, record_count_max: int) -> list[Start]:
+def starts(ends: Offsets, firsts: Offsets, record_count_max: int) -> list[Start]:
     """Begin so many records before the end of each partition, or at its beginning."""
     return [
         Start(partition=partition, first=max(firsts[partition], end - record_count_max), live_from=end)
@@ -127,7 +129,7 @@ class KafkaFeed:
 
     def _measure(self) -> None:
         meter = Meter(self._settings, self._stop)
-        planned: PartitionEnds = {}
+        planned = NO_TOPIC
         while not self._stop.is_set():
             try:
                 planned = self._measure_once(meter, planned)
@@ -137,24 +139,23 @@ class KafkaFeed:
                 return
             self._stop.wait(MEASURE_EVERY_S)
 
-    def _measure_once(self, meter: Meter, planned: PartitionEnds) -> PartitionEnds:
-        """Measure, plan what has not been planned, and return all that is planned now, with its ends."""
-        input_topic, alerts_topic = self._config.input_topic, self._config.alerts_topic
-        ends = meter.ends((input_topic, alerts_topic))
-        alerts_ends = ends.get(alerts_topic, {})
-        anew = self._position_lost.is_set() or went_back(planned, alerts_ends)
-        unplanned = {
-            partition: end for partition, end in alerts_ends.items() if anew or partition not in planned
-        }
+    def _measure_once(self, meter: Meter, planned: TopicEnds) -> TopicEnds:
+        """Measure, plan what has not been planned, and return what is planned now."""
+        measured = meter.ends((self._config.input_topic, self._config.alerts_topic))
+        alerts = measured.get(self._config.alerts_topic, NO_TOPIC)
+        anew = self._position_lost.is_set() or (planned != NO_TOPIC and alerts.is_other_than(planned))
+        unplanned = {p: end for p, end in alerts.ends.items() if anew or p not in planned.ends}
         if unplanned or anew:
-            firsts = meter.firsts(alerts_topic, list(unplanned))
-            planned_starts = starts(unplanned, firsts, self._config.recent_alert_count_max)
+            firsts = meter.firsts(self._config.alerts_topic, list(unplanned))
             self._position_lost.clear()
-            self._assignments.put(Assignment(starts=planned_starts, anew=anew))
-        self._post(
-            TopicsMeasured(input_end=_sum(ends.get(input_topic)), alerts_end=_sum(alerts_ends or None))
+            new_starts = starts(unplanned, firsts, self._config.recent_alert_count_max)
+            self._assignments.put(Assignment(starts=new_starts, anew=anew))
+        input_end, alerts_end = (
+            sum(measured[topic].ends.values()) if topic in measured else None
+            for topic in (self._config.input_topic, self._config.alerts_topic)
         )
-        return alerts_ends
+        self._post(TopicsMeasured(input_end=input_end, alerts_end=alerts_end))
+        return alerts
 
     # ---- the reader's thread
 
@@ -221,12 +222,3 @@ class KafkaFeed:
         """Report that no broker answers at once; all else the client retries, and the meter judges."""
         if error.code() == ALL_BROKERS_DOWN:
             self._post(BrokerLost(reason=""))
-
-
-def went_back(before: PartitionEnds, now: PartitionEnds) -> bool:
-    """Whether a partition ends earlier than it did, or is gone: the topic is not the one that it was."""
-    return any(now.get(partition, -1) < end for partition, end in before.items())
-
-
-def _sum(ends: PartitionEnds | None) -> int | None:
-    return None if ends is None else sum(ends.values())

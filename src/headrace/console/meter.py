@@ -7,6 +7,7 @@ trace on the broker.
 from __future__ import annotations
 
 import concurrent.futures
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -19,11 +20,27 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping
 
+    from confluent_kafka.admin import TopicDescription
+
 REQUEST_S_MAX: Final = 2.0
 STOP_CHECK_S: Final = 0.05
 
-PartitionEnds = dict[int, int]
-"""The end offset of each partition of a topic."""
+Offsets = dict[int, int]
+"""One offset per partition of a topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicEnds:
+    """A topic, and where each of its partitions ends."""
+
+    topic_id: str
+    """Another topic of the same name has another id; brokers that don't know ids give the same to all."""
+    ends: Offsets
+
+    def is_other_than(self, before: TopicEnds) -> bool:
+        """Whether the topic was made anew: its id differs, or a partition ends earlier or is gone."""
+        went_back = any(self.ends.get(partition, -1) < end for partition, end in before.ends.items())
+        return self.topic_id != before.topic_id or went_back
 
 
 class Stopped(Exception):
@@ -37,32 +54,40 @@ class Meter:
         self._admin = AdminClient(dict(settings))
         self._stop = stop
 
-    def ends(self, topics: tuple[str, ...]) -> dict[str, PartitionEnds]:
-        """The end offsets of those topics that exist. Raises BrokerUnavailable, or Stopped."""
-        partitions = self._partitions(topics)
+    def ends(self, topics: tuple[str, ...]) -> dict[str, TopicEnds]:
+        """Where those topics end that exist. Raises BrokerUnavailable, or Stopped."""
+        descriptions = self._descriptions(topics)
+        partitions = [
+            TopicPartition(topic, partition.id)
+            for topic, description in descriptions.items()
+            for partition in description.partitions
+        ]
         offsets = self._offsets(partitions, OffsetSpec.latest())
-        ends: dict[str, PartitionEnds] = {}
-        for partition in partitions:
-            ends.setdefault(partition.topic, {})[partition.partition] = offsets[partition]
-        return ends
+        return {
+            topic: TopicEnds(
+                topic_id=str(description.topic_id),
+                ends={p.partition: offset for p, offset in offsets.items() if p.topic == topic},
+            )
+            for topic, description in descriptions.items()
+        }
 
-    def firsts(self, topic: str, partitions: list[int]) -> PartitionEnds:
+    def firsts(self, topic: str, partitions: list[int]) -> Offsets:
         """The first offset that each partition still holds. Raises BrokerUnavailable, or Stopped."""
         wanted = [TopicPartition(topic, partition) for partition in partitions]
         offsets = self._offsets(wanted, OffsetSpec.earliest())
         return {partition.partition: offset for partition, offset in offsets.items()}
 
-    def _partitions(self, topics: tuple[str, ...]) -> list[TopicPartition]:
-        answers = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=REQUEST_S_MAX)
-        found: list[TopicPartition] = []
+    def _descriptions(self, topics: tuple[str, ...]) -> dict[str, TopicDescription]:
+        answers = self._admin.describe_topics(
+            TopicCollection(list(dict.fromkeys(topics))), request_timeout=REQUEST_S_MAX
+        )
+        found: dict[str, TopicDescription] = {}
         for topic, answer in answers.items():
             try:
-                description = self._answer(answer)
+                found[topic] = self._answer(answer)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise BrokerUnavailable(reason(error.args[0])) from error
-            else:
-                found.extend(TopicPartition(topic, partition.id) for partition in description.partitions)
         return found
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.config import Address, ConsoleConfig
 from headrace.console.server import ConsoleServer
@@ -16,6 +19,10 @@ from headrace.console.server import ConsoleServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
+
+    from confluent_kafka import KafkaError, Message
+
+    from headrace import Broker
 
 WITHIN_S = 30.0
 
@@ -68,6 +75,61 @@ def poll_until(probe: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
         assert time.monotonic() < deadline, f"still {answer!r} after {within_s} s"
         time.sleep(0.02)
     return answer
+
+
+class Topics:
+    """A producer of alerts and transactions on one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self.admin = AdminClient(settings)
+        self._producer = Producer({**settings, "linger.ms": 0})
+
+    def create(self, topic: str, partition_count: int = 1) -> None:
+        made = self.admin.create_topics([NewTopic(topic, num_partitions=partition_count)])
+        made[topic].result(WITHIN_S)
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(WITHIN_S)
+
+    def send(self, topic: str, *values: bytes, partition: int = 0) -> None:
+        """Write the values; returns when the broker has them."""
+        failures: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        for value in values:
+            self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
+        assert self._producer.flush(WITHIN_S) == 0
+        assert not failures
+
+    def alert(self, *alert_ids: str, partition: int = 0, **fields: Any) -> None:
+        """Write alerts that say they were caused just now."""
+        for alert_id in alert_ids:
+            alert = {"alert_id": alert_id, "rule": "velocity", "sent_at": time.time_ns() // 10**6, **fields}
+            self.send("fraud-alerts", json.dumps(alert).encode(), partition=partition)
+
+
+@pytest.fixture
+def topics(headrace_broker: Broker) -> Topics:
+    """Both topics, empty, on a fresh broker."""
+    topics = Topics(headrace_broker.bootstrap)
+    topics.create("transactions")
+    topics.create("fraud-alerts")
+    return topics
+
+
+@pytest.fixture
+def topics_of() -> type[Topics]:
+    """Make a producer for a broker."""
+    return Topics
+
+
+@pytest.fixture
+def config(headrace_broker: Broker) -> ConsoleConfig:
+    return ConsoleConfig(listen=Address("127.0.0.1", 0), bootstrap=headrace_broker.bootstrap)
 
 
 @pytest.fixture
