@@ -211,6 +211,21 @@ def test_followers_wait_for_the_leaders_assignment(bench: Bench) -> None:
     assert (led.assignment, bench.syncs["b"].assignment) == (b"0", b"1")
 
 
+def test_a_follower_that_waits_for_its_assignment_is_told_once_when_another_member_comes(
+    bench: Bench,
+) -> None:
+    bench.join("a")
+    bench.join("b")
+    bench.join("a", member_id="a-id")
+    assert bench.sync("b", 2) is None
+    bench.join("c")
+    assert bench.syncs.pop("b").error_code is ErrorCode.rebalance_in_progress
+    bench.join("a", member_id="a-id")
+    bench.join("b", member_id="b-id")
+    bench.sync("a", 3, {"a-id": b"0", "b-id": b"1", "c-id": b"2"})
+    assert "b" not in bench.syncs
+
+
 def test_a_member_that_the_leader_left_out_gets_an_empty_assignment(bench: Bench) -> None:
     bench.join("a")
     bench.join("b")
@@ -416,6 +431,15 @@ def test_a_static_leader_that_comes_back_does_not_share_out_anew(
     synced = bench.sync("a2", 1)
     assert synced is not None
     assert synced.assignment == b"0"
+
+
+def test_a_static_leader_that_is_away_keeps_its_place_but_does_not_lead(bench: Bench) -> None:
+    bench.join("a", instance_id="host-7", session_ms=2 * REBALANCE_MS)
+    bench.sync("a", 1, {"a-id": b"0"})
+    bench.join("b")
+    bench.advance(REBALANCE_MS)
+    assert (bench.joins["b"].leader, bench.joins["b"].generation_id) == ("b-id", 2)
+    assert [each.member_id for each in bench.joins["b"].members] == ["a-id", "b-id"]
 
 
 def test_a_static_member_may_be_removed_by_its_instance_id_alone(bench: Bench) -> None:
