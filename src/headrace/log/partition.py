@@ -102,6 +102,8 @@ class PartitionLog:
             logger.warning("%s", log.cut)
         # After a crash of the process alone, what was found may be in the page cache only.
         log.sync()
+        # Many partitions may be idle: a file stays open only once it is used.
+        log._segments[-1].close()
         return log
 
     @property

@@ -29,7 +29,7 @@ from headrace.log.partition import PartitionLog
 from headrace.log.topic import Manifest, Topic, decode_manifest, encode_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from headrace.clock import Clock
@@ -104,8 +104,7 @@ class LogStore:
     @property
     def cuts(self) -> list[CutTail]:
         """What opening had to cut off."""
-        partitions = (each for topic in self._topics.values() for each in topic.partitions)
-        return [partition.cut for partition in partitions if partition.cut is not None]
+        return [partition.cut for partition in self._partitions() if partition.cut is not None]
 
     def allocate_producer_ids(self, count: int) -> range:
         """Ids for idempotent producers; none is ever given twice, not even after a crash."""
@@ -156,9 +155,8 @@ class LogStore:
     def close(self) -> None:
         """Sync and close all partitions, and let go of the directory."""
         try:
-            for topic in self._topics.values():
-                for partition in topic.partitions:
-                    partition.close()
+            for partition in self._partitions():
+                partition.close()
         finally:
             self._release()
 
@@ -169,6 +167,9 @@ class LogStore:
     @property
     def _topics_dir(self) -> Path:
         return self.data_dir / "topics"
+
+    def _partitions(self) -> Iterator[PartitionLog]:
+        return (partition for topic in self._topics.values() for partition in topic.partitions)
 
     def _manifest_path(self, name: str) -> Path:
         return self._topics_dir / f"{name}{MANIFEST_SUFFIX}"
@@ -210,6 +211,9 @@ class LogStore:
         self._disk.append(file, [f"{os.getpid()}\n".encode()])
 
     def _release(self) -> None:
+        """Close what is open without another try to sync it."""
+        for partition in self._partitions():
+            partition.close(sync=False)
         if self._lock is not None:
             self._disk.close(self._lock)
             self._lock = None

@@ -84,6 +84,11 @@ class SimulatedDisk:
         """Make the next call of a method of this class, given by name, raise OSError."""
         self._failures[operation] = error
 
+    @property
+    def open_file_count(self) -> int:
+        """How many files are open."""
+        return len(self._open)
+
     def content(self, path: Path) -> bytes:
         """What is in a file now."""
         return bytes(self._file(path).content)

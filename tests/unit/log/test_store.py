@@ -135,6 +135,33 @@ def test_a_topic_made_again_under_the_same_name_is_another_one(
     assert second.partitions[0].end_offset == 0
 
 
+def test_only_files_that_are_used_stay_open_and_closing_closes_them(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    for partition in store.create_topic("orders", 20).partitions:
+        partition.append(make_batch(), size_bytes_max=SIZE_MAX)
+    store.close()
+    assert disk.open_file_count == 0
+    store = open_store()
+    lock = 1
+    assert disk.open_file_count == lock
+    store.topics["orders"].partitions[0].read(0, size_bytes_max=SIZE_MAX)
+    assert disk.open_file_count == lock + 1
+
+
+def test_a_close_that_fails_still_closes_everything(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    for partition in store.create_topic("orders", 3).partitions:
+        partition.append(make_batch(), size_bytes_max=SIZE_MAX)
+    disk.fail("sync_file")
+    with pytest.raises(StorageError, match=r"syncing .*orders-0 failed"):
+        store.close()
+    assert disk.open_file_count == 0
+
+
 def test_the_directory_belongs_to_one_process(open_store: OpenStore) -> None:
     store = open_store()
     with pytest.raises(DataDirectoryInUse, match=f"in use by process {os.getpid()}: stop that one"):
