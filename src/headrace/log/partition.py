@@ -185,7 +185,10 @@ class PartitionLog:
     def max_timestamp(self) -> TimestampedOffset | None:
         """The first record that has the highest timestamp of all; None when no record has one."""
         self._require_open()
-        highest = max(segment.max_timestamp().timestamp_ms for segment in self._segments)
+        try:
+            highest = max(segment.max_timestamp().timestamp_ms for segment in self._segments)
+        except OSError as error:
+            raise StorageError(f"searching {self.directory} by time failed: {error}") from error
         return None if highest == NO_TIMESTAMP else self.offset_for_timestamp(highest)
 
     def sync(self) -> None:

@@ -133,10 +133,6 @@ class Segment:
         """A walk over the batches."""
         return FileScanner(self._disk, self.open(), self.size_bytes, window_bytes)
 
-    def corrupt(self, position: int, reason: str) -> CorruptBatch:
-        """An error that names the file and the place."""
-        return CorruptBatch(f"{self.path}, byte {position}: {reason}")
-
     def rebuild_index(self) -> None:
         """Make the indexes anew from the batches."""
         index = SegmentIndex(self.base_offset, self._index_interval_bytes)
@@ -146,7 +142,7 @@ class Segment:
             try:
                 header = scanner.header_at(position)
             except CorruptBatch as error:
-                raise self.corrupt(position, str(error)) from error
+                raise _corrupt(position, str(error)) from error
             index.add(header, position)
             position += header.size_bytes
         index.seal()
@@ -157,12 +153,15 @@ class Segment:
     def _with_sound_index(self, look_up: Callable[[], _Found]) -> _Found:
         """Look something up. Damage that is met may be the loaded index's: make that anew, and retry."""
         try:
+            try:
+                return look_up()
+            except CorruptBatch:
+                if not self._index_is_loaded:
+                    raise
+            self.rebuild_index()
             return look_up()
-        except CorruptBatch:
-            if not self._index_is_loaded:
-                raise
-        self.rebuild_index()
-        return look_up()
+        except CorruptBatch as error:
+            raise CorruptBatch(f"{self.path}: {error}") from error
 
     def _load_index(self) -> SegmentIndex:
         self._index_is_loaded = True
@@ -188,7 +187,7 @@ class Segment:
         end = self._last_boundary(start, size_bytes_max, stop)
         data = self._disk.read(self.open(), start, end - start)
         if len(data) < end - start:
-            raise self.corrupt(start + len(data), f"the file ends; it had {self.size_bytes} bytes")
+            raise _corrupt(start + len(data), f"the file ends; it had {self.size_bytes} bytes")
         if not (self._trusted or self._checked_from <= start <= end <= self._checked_to):
             self._check(memoryview(data), start)
         return data
@@ -204,7 +203,7 @@ class Segment:
         position = self.index.floor_by_offset(offset)
         header = scanner.header_at(position)
         if header.base_offset > offset and position > 0:
-            raise self.corrupt(position, f"the index leads past offset {offset}")
+            raise _corrupt(position, f"the index leads past offset {offset}")
         while header.last_offset < offset:
             position += header.size_bytes
             header = scanner.header_at(position)
@@ -242,7 +241,7 @@ class Segment:
         """Where the batch begins of which the time index speaks, if it speaks the truth."""
         position = self._position_of(entry.offset)
         if self.scanner(HEADER_WINDOW_BYTES).header_at(position).max_timestamp_ms != entry.timestamp_ms:
-            raise self.corrupt(position, f"the time index is wrong about offset {entry.offset}")
+            raise _corrupt(position, f"the time index is wrong about offset {entry.offset}")
         return position
 
     def _remember(self, offset: int, position: int) -> None:
@@ -258,7 +257,7 @@ class Segment:
                 header = check_batch(data[position:])
                 check_place(header, next_offset, gaps=True)
             except CorruptBatch as error:
-                raise self.corrupt(start + position, f"{error} (offset {next_offset} or later)") from error
+                raise _corrupt(start + position, f"{error} (offset {next_offset} or later)") from error
             next_offset = header.last_offset + 1
             position += header.size_bytes
         end = start + len(data)
@@ -266,3 +265,7 @@ class Segment:
             self._checked_to = end
         else:
             self._checked_from, self._checked_to = start, end
+
+
+def _corrupt(position: int, reason: str) -> CorruptBatch:
+    return CorruptBatch(f"byte {position}: {reason}")

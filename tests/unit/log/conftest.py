@@ -6,29 +6,28 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from headrace.clock import Clock
 from headrace.config import LogConfig
 from headrace.log.batch import encode_batch
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
+from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
 
 
-class FrozenClock:
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def monotonic_s(self) -> float:
-        return 0.0
+# How long an example takes depends on the machine; timings are for benchmarks.
+settings.register_profile("log", deadline=None)
+settings.load_profile("log")
 
 
 @pytest.fixture(scope="session")
 def clock() -> Clock:
-    return FrozenClock()
+    return ManualClock()
 
 
 @pytest.fixture(scope="session")

@@ -233,7 +233,7 @@ def test_damage_in_a_sealed_segment_is_never_served_and_the_rest_is(
         flipped[position] ^= 1 << position % 8
         disk.overwrite(_segment(partition_dir), bytes(flipped))
         log = open_partition()
-        with pytest.raises(CorruptBatch, match=rf"00\.log, byte {ends[1]}: "):
+        with pytest.raises(CorruptBatch, match=rf"00\.log: byte {ends[1]}: "):
             log.read(2, size_bytes_max=1)
         assert log.read(0, size_bytes_max=1) == sealed_segment[: ends[1]]
         assert log.read(4, size_bytes_max=SIZE_MAX) == sealed_segment[ends[2] :]

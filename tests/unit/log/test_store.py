@@ -338,6 +338,24 @@ def test_a_read_that_fails_is_an_error_and_no_more(
     assert partition.read(0, size_bytes_max=SIZE_MAX)
 
 
+def test_a_search_by_time_that_fails_is_an_error_and_no_more(
+    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    log = store.create_topic("orders", 1).partitions[0]
+    for _ in range(20):
+        log.append(make_batch(value=b"x" * 100), size_bytes_max=SIZE_MAX)
+    store.close()
+    store = open_store()
+    log = store.topics["orders"].partitions[0]
+    searches: list[Callable[[], object]] = [lambda: log.offset_for_timestamp(1000), log.max_timestamp]
+    for search in searches:
+        disk.fail("read")
+        with pytest.raises(StorageError, match=r"searching .*orders-0 by time failed"):
+            search()
+        assert search() is not None
+
+
 def test_what_opening_had_to_cut_is_listed(
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
 ) -> None:
