@@ -5,9 +5,10 @@ column that the schema calls `not null` has a value, at least one column has a v
 large for its column. Anything else is a dead letter. The rules are Spark's `from_json` made strict:
 
 - It stops reading at the end of the first object. The text is therefore put into an envelope,
-  `{"<v>": TEXT, "<e>": true}`: only if the envelope's end was reached was the text one object. The names are
-  drawn anew each time, so that no record can forge the end.
-- It leaves null what does not fit, and says so only in a column of its own, asked for here as `<c>`.
+  `{"<list>": [TEXT, {"<end>": true}]}`: only if the list has the end as its second member, and no third, was
+  the text one JSON value. The names are drawn anew each time, so that no text can close the list and
+  open another that looks the same.
+- It leaves null what does not fit, and says so only in a column of its own, asked for here as `<corrupt>`.
 - It takes single quotes, and NaN; both are switched off.
 - It reads 1e400 as infinity; refused here for columns of the top level.
 
@@ -28,7 +29,15 @@ from operator import and_, or_
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
-from pyspark.sql.types import BooleanType, DoubleType, FloatType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DoubleType,
+    FloatType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from headrace.errors import PipelineError
 from headrace.streams.failure import first_line
@@ -39,28 +48,47 @@ _METADATA_FIELDS = ("key", "topic", "partition", "offset", "timestamp", "headers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Envelope:
-    """The names of one envelope, and the columns that come out of it."""
+    """The names of one envelope. It is opened into the column `_opened`."""
 
-    value: str
+    list: str
     end: str
     corrupt: str
 
     def open(self, schema: StructType) -> Column:
-        text = F.col("value").cast("string")
+        """Parse the records' values."""
         # What is required is judged afterwards: the parser only has to leave out what is not there.
-        optional = StructType([StructField(field.name, field.dataType) for field in schema.fields])
-        fields = [
-            StructField(self.value, optional),
-            StructField(self.end, BooleanType()),
-            StructField(self.corrupt, StringType()),
-        ]
+        optional = [StructField(field.name, field.dataType) for field in schema.fields]
+        member = StructType([*optional, StructField(self.end, BooleanType())])
+        parsed = StructType(
+            [StructField(self.list, ArrayType(member)), StructField(self.corrupt, StringType())]
+        )
         options = {
             "columnNameOfCorruptRecord": self.corrupt,
             "allowNonNumericNumbers": "false",
             "allowSingleQuotes": "false",
         }
-        sealed = F.concat(F.lit(f'{{"{self.value}":'), text, F.lit(f',"{self.end}":true}}'))
-        return F.from_json(sealed, StructType(fields), options)
+        sealed = F.concat(F.lit(f'{{"{self.list}":['), _text(), F.lit(f',{{"{self.end}":true}}]}}'))
+        return F.from_json(sealed, parsed, options)
+
+    @property
+    def row(self) -> Column:
+        """What became of the text."""
+        return F.get(F.col("_opened")[self.list], F.lit(0))
+
+    @property
+    def is_intact(self) -> Column:
+        """Whether the text was one JSON value. False or null when it was not."""
+        members = F.col("_opened")[self.list]
+        return (F.size(members) == 2) & F.get(members, F.lit(1))[self.end]
+
+    @property
+    def is_corrupt(self) -> Column:
+        """Whether something in the text was malformed, or did not fit its column."""
+        return F.col("_opened")[self.corrupt].isNotNull()
+
+
+def _text() -> Column:
+    return F.col("value").cast("string")
 
 
 def parse_schema(topic: Topic) -> StructType:
@@ -104,9 +132,8 @@ def decoded(records: DataFrame, schema: StructType) -> DataFrame:
     envelope = _new_envelope()
     metadata = F.struct(*_METADATA_FIELDS).alias(METADATA_COLUMN)
     opened = records.select("value", metadata, envelope.open(schema).alias("_opened"))
-    row = F.col("_opened")[envelope.value]
-    rows = opened.select(_only_if(_fits(envelope, schema), row).alias("_row"), METADATA_COLUMN)
-    return rows.select("_row.*", METADATA_COLUMN)
+    rows = opened.select(_only_if(_fits(envelope, schema), envelope.row).alias("_row"), METADATA_COLUMN)
+    return rows.select(*(F.col("_row")[name].alias(name) for name in schema.names), METADATA_COLUMN)
 
 
 def undecodable(records: DataFrame, schema: StructType) -> DataFrame:
@@ -129,17 +156,16 @@ def _only_if(condition: Column, value: Column) -> Column:
 
 def _new_envelope() -> _Envelope:
     token = secrets.token_hex(8)
-    return _Envelope(value=f"v{token}", end=f"e{token}", corrupt=f"c{token}")
+    return _Envelope(list=f"list{token}", end=f"end{token}", corrupt=f"corrupt{token}")
 
 
 def _fits(envelope: _Envelope, schema: StructType) -> Column:
     """True or false for each record, never null."""
-    opened = F.col("_opened")
-    row = opened[envelope.value]
-    whole = opened[envelope.end].isNotNull() & opened[envelope.corrupt].isNull() & row.isNotNull()
+    row = envelope.row
     conditions = [
-        F.is_valid_utf8(F.col("value").cast("string")),
-        whole,
+        F.is_valid_utf8(_text()),
+        envelope.is_intact,
+        ~envelope.is_corrupt,
         *(row[name].isNotNull() for name in _required(schema)),
         reduce(or_, (row[name].isNotNull() for name in schema.names)),
         *(_is_finite(row[name]) for name in _fractional(schema)),
@@ -149,21 +175,20 @@ def _fits(envelope: _Envelope, schema: StructType) -> Column:
 
 def _cause(envelope: _Envelope, schema: StructType) -> Column:
     """In words, what is wrong with a record that does not fit."""
-    text = F.col("value").cast("string")
-    opened = F.col("_opened")
-    row = opened[envelope.value]
-    is_json = F.try_parse_json(text).isNotNull()
-    misfits = _names_where({name: _is_misfit(text, row, name) for name in schema.names}, schema)
+    row = envelope.row
+    parsed = F.try_parse_json(_text())
+    is_object = F.schema_of_variant(parsed).startswith("OBJECT")
+    misfits = _names_where({name: _is_misfit(parsed, row, name) for name in schema.names}, schema)
     absent = _names_where({name: row[name].isNull() for name in _required(schema)}, schema)
     infinite = _names_where({name: ~_is_finite(row[name]) for name in _fractional(schema)}, schema)
     return (
         F.when(F.col("value").isNull(), "the value is null (a tombstone)")
-        .when(~F.is_valid_utf8(text), "the value is not UTF-8")
-        .when(F.trim(text) == "", "the value is empty")
-        .when(opened[envelope.end].isNull() | ~is_json, "the value is not one JSON text")
-        .when(row.isNull(), "the value is JSON but not an object")
+        .when(~F.is_valid_utf8(_text()), "the value is not UTF-8")
+        .when(_text().rlike(r"^\s*$"), "the value is empty")
+        .when(parsed.isNotNull() & ~is_object, "the value is JSON but not an object")
+        .when(~F.coalesce(envelope.is_intact, F.lit(False)), "the value is not one JSON text")
         .when(misfits != "", F.concat(F.lit("does not fit its column: "), misfits))
-        .when(opened[envelope.corrupt].isNotNull(), "a value does not fit its column")
+        .when(envelope.is_corrupt, "a value does not fit its column")
         .when(absent != "", F.concat(F.lit("a required column has no value: "), absent))
         .when(infinite != "", F.concat(F.lit("too large a number: "), infinite))
         .otherwise(f"none of the schema's columns has a value: {', '.join(schema.names)}")
@@ -179,9 +204,9 @@ def _names_where(conditions: dict[str, Column], schema: StructType) -> Column:
     return F.concat_ws(", ", *named) if named else F.lit("")
 
 
-def _is_misfit(text: Column, row: Column, name: str) -> Column:
+def _is_misfit(parsed: Column, row: Column, name: str) -> Column:
     """Whether the record has a value for the column that did not survive being read as its type."""
-    given = F.try_variant_get(F.try_parse_json(text), f"$['{name}']", "variant")
+    given = F.try_variant_get(parsed, f"$['{name}']", "variant")
     return row[name].isNull() & given.isNotNull() & ~F.is_variant_null(given)
 
 

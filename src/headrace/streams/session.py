@@ -70,6 +70,8 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) 
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(config.shuffle_partition_count),
+        # Else a handful of static rows would be spread over all slots, a task for each.
+        "spark.default.parallelism": str(config.shuffle_partition_count),
         # The only state store that real-time mode runs with.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

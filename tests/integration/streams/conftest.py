@@ -1,0 +1,138 @@
+"""One Spark session for all tests, and a broker, topics and queries for each."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+import headrace
+from headrace.config import StreamsConfig
+from headrace.streams.admin import ensure_topics
+from headrace.streams.pipeline import Pipeline
+from headrace.streams.plan import make_plan
+from headrace.streams.queries import Queries
+from headrace.streams.session import start_session, stop_session
+
+ROOT = Path(__file__).parents[3]
+WITHIN_S = 90.0
+"""How long Spark may take, on a slow and busy machine, to come up with what a test waits for."""
+SLOTS = 32
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _examples_can_be_imported() -> Iterator[None]:
+    sys.path.insert(0, str(ROOT))
+    yield
+    sys.path.remove(str(ROOT))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session that all tests share."""
+    session = start_session(StreamsConfig(data_dir=tmp_path_factory.mktemp("spark")), slots=SLOTS)
+    yield session
+    stop_session(session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A record as it was read."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: dict[str, bytes]
+    timestamp_ms: int
+
+
+class Kafka:
+    """A client of the test's broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def produce(self, topic: str, records: Iterable[tuple[str | None, bytes | str | None]]) -> None:
+        """Write records, by key and value, and wait until the broker has them."""
+        for key, value in records:
+            self._producer.produce(topic, value, key)
+        assert self._producer.flush(WITHIN_S) == 0
+
+    def read(self, topic: str, until: Callable[[list[Record]], bool]) -> list[Record]:
+        """Read the topic from its beginning until there is enough; fail if that takes too long."""
+        records: list[Record] = []
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.auto.commit": False}
+        )
+        try:
+            count = len(self._admin.list_topics(timeout=WITHIN_S).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
+            deadline_s = time.monotonic() + WITHIN_S
+            while not until(records):
+                assert time.monotonic() < deadline_s, f"{topic} has only {len(records)}: {records[-3:]}"
+                for message in consumer.consume(500, timeout=0.1):
+                    assert message.error() is None, message.error()
+                    records.append(_record(message))
+        finally:
+            consumer.close()
+        return records
+
+    def read_count(self, topic: str, count: int) -> list[Record]:
+        """Read so many records."""
+        records = self.read(topic, lambda found: len(found) >= count)
+        assert len(records) == count, f"{topic} has more than {count} records"
+        return records
+
+
+def _record(message: Any) -> Record:
+    kind, timestamp_ms = message.timestamp()
+    assert kind != TIMESTAMP_NOT_AVAILABLE
+    return Record(
+        key=message.key(),
+        value=message.value(),
+        headers=dict(message.headers() or []),
+        timestamp_ms=timestamp_ms,
+    )
+
+
+@pytest.fixture
+def kafka(headrace_broker: headrace.Broker) -> Kafka:
+    """A client of the broker."""
+    return Kafka(headrace_broker.bootstrap)
+
+
+@pytest.fixture
+def config(kafka: Kafka, tmp_path: Path) -> StreamsConfig:
+    """Settings for the test's broker; the shortest batches that real-time mode allows."""
+    return StreamsConfig(bootstrap=kafka.bootstrap, data_dir=tmp_path, realtime_batch_s=5)
+
+
+StartQueries = Callable[..., Queries]
+
+
+@pytest.fixture
+def start(spark: SparkSession, config: StreamsConfig) -> Iterator[StartQueries]:
+    """Start pipelines in the shared session; they are stopped when the test ends."""
+    started: list[Queries] = []
+
+    def start_queries(*pipelines: Pipeline[Any], realtime: bool) -> Queries:
+        plan = make_plan(pipelines)
+        ensure_topics(config.bootstrap, plan.topics())
+        queries = Queries(session=spark, config=config, realtime=realtime)
+        started.append(queries)
+        queries.start(plan)
+        queries.await_started()
+        return queries
+
+    yield start_queries
+    for queries in started:
+        queries.stop()
