@@ -226,6 +226,19 @@ def test_a_follower_that_waits_for_its_assignment_is_told_once_when_another_memb
     assert "b" not in bench.syncs
 
 
+def test_a_member_that_joins_anew_while_it_waits_for_its_assignment_has_both_requests_answered(
+    bench: Bench,
+) -> None:
+    bench.join("a")
+    bench.join("b")
+    bench.join("a", member_id="a-id")
+    bench.sync("b", 2)
+    bench.join("b", member_id="b-id", metadata=b"another topic")
+    assert bench.syncs["b"].error_code is ErrorCode.rebalance_in_progress
+    bench.join("a", member_id="a-id")
+    assert bench.joins["b"].generation_id == 3
+
+
 def test_a_member_that_the_leader_left_out_gets_an_empty_assignment(bench: Bench) -> None:
     bench.join("a")
     bench.join("b")

@@ -204,6 +204,7 @@ def _join_again(
         kept = group.with_member(member.seen(now_ms))
         return Transition(kept), join_answer(kept, member)
     forgotten = _forgotten(member.join_token, join_refused(ErrorCode.rebalance_in_progress, member.member_id))
+    forgotten += _forgotten(member.sync_token, sync_refused(ErrorCode.rebalance_in_progress))
     return Transition(group, forgotten).then(prepare_rebalance(group.with_member(updated), now_ms)), None
 
 
