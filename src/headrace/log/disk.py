@@ -62,8 +62,8 @@ class Disk(Protocol):
         """Return once the directory's entries would survive a loss of power."""
         ...
 
-    def make_directory(self, path: Path) -> bool:
-        """Make a directory in one that is there; False when it was there already."""
+    def make_directory(self, path: Path) -> None:
+        """Make a directory in one that is there; a directory that exists already is left alone."""
         ...
 
     def names(self, path: Path) -> list[str]:
@@ -142,12 +142,9 @@ class SystemDisk:
         finally:
             os.close(directory)
 
-    def make_directory(self, path: Path) -> bool:
-        """Make a directory in one that is there; False when it was there already."""
-        if path.is_dir():
-            return False
-        path.mkdir(mode=DIRECTORY_MODE)
-        return True
+    def make_directory(self, path: Path) -> None:
+        """Make a directory in one that is there; a directory that exists already is left alone."""
+        path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""

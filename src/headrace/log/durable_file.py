@@ -28,14 +28,16 @@ def write_durably(disk: Disk, path: Path, content: bytes) -> None:
 
 
 def make_directory_durably(disk: Disk, path: Path) -> None:
-    """Make a directory, and those above it where they are missing, so that it survives a loss of power."""
-    try:
-        is_new = disk.make_directory(path)
-    except FileNotFoundError:
-        make_directory_durably(disk, path.parent)
-        is_new = disk.make_directory(path)
-    if is_new:
-        disk.sync_directory(path.parent)
+    """Make a directory, and those above it where they are missing, so that it survives a loss of power.
+
+    A directory with something in it was durable before that was put there. An empty one may have been made by
+    a process that was killed before it could sync, so it counts as missing.
+    """
+    if disk.names(path) or path == path.parent:
+        return
+    make_directory_durably(disk, path.parent)
+    disk.make_directory(path)
+    disk.sync_directory(path.parent)
 
 
 def read_whole(disk: Disk, path: Path) -> bytes:

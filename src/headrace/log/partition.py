@@ -95,7 +95,17 @@ class PartitionLog:
         """Open a partition, making it when it is missing, and recover what a crash has left."""
         try:
             make_directory_durably(disk, directory)
-            log = cls(directory, config, clock, disk=disk, fail_stop=fail_stop or FailStop())
+        except OSError as error:
+            raise StorageError(f"making the directory {directory} failed: {error}") from error
+        return cls.open_existing(directory, config, clock, disk=disk, fail_stop=fail_stop or FailStop())
+
+    @classmethod
+    def open_existing(
+        cls, directory: Path, config: LogConfig, clock: Clock, *, disk: Disk, fail_stop: FailStop
+    ) -> PartitionLog:
+        """Open a partition whose directory is there and durable, and recover what a crash has left."""
+        try:
+            log = cls(directory, config, clock, disk=disk, fail_stop=fail_stop)
         except OSError as error:
             raise StorageError(f"opening the partition in {directory} failed: {error}") from error
         if log.cut is not None:

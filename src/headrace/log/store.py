@@ -177,10 +177,10 @@ class LogStore:
     def _open(self) -> None:
         make_directory_durably(self._disk, self.data_dir)
         self._take()
-        for directory in (self._log_dir, self._topics_dir):
+        for directory in (self._log_dir, self._topics_dir, self.data_dir):
             make_directory_durably(self._disk, directory)
-        # A process that was killed may have left names that were never synced.
-        self._disk.sync_directory(self.data_dir)
+            # A process that was killed may have left names in it that were never synced.
+            self._disk.sync_directory(directory)
         self._identity = Identity.open(self.data_dir, self._disk, self._new_id())
         names = self._disk.names(self._topics_dir)
         if TEMPORARY_NAME in names:
@@ -220,7 +220,7 @@ class LogStore:
 
     def _open_topic(self, manifest: Manifest) -> Topic:
         partitions = tuple(
-            PartitionLog.open(
+            PartitionLog.open_existing(
                 self._log_dir / name, self._config, self._clock, disk=self._disk, fail_stop=self._fail_stop
             )
             for name in manifest.directory_names
@@ -263,3 +263,5 @@ class LogStore:
             self._disk.remove_directory(directory)
         self._disk.sync_directory(self._log_dir)
         self._disk.unlink(gone)
+        # Were it to come back, it would take a new topic of the same name along.
+        self._disk.sync_directory(self._topics_dir)

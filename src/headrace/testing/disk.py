@@ -164,11 +164,9 @@ class SimulatedDisk:
         directory.synced = dict(directory.entries)
         directory.unsynced.clear()
 
-    def make_directory(self, path: Path) -> bool:
-        """Make a directory in one that is there; False when it was there already."""
+    def make_directory(self, path: Path) -> None:
+        """Make a directory in one that is there; a directory that exists already is left alone."""
         self._may_fail("make_directory")
-        if path == path.parent:
-            return False
         parent = self._directory(path.parent)
         entry = parent.entries.get(path.name)
         if isinstance(entry, _File):
@@ -177,7 +175,6 @@ class SimulatedDisk:
             self._step()
             parent.entries[path.name] = _Directory()
             parent.changed()
-        return entry is None
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""

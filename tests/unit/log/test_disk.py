@@ -65,8 +65,9 @@ class DiskContract:
         assert disk.names(directory / "missing") == []
 
     def test_directories_are_made_once_and_removed_when_empty(self, disk: Disk, directory: Path) -> None:
-        assert disk.make_directory(directory / "inner") is True
-        assert disk.make_directory(directory / "inner") is False
+        disk.make_directory(directory / "inner")
+        disk.make_directory(directory / "inner")
+        assert disk.names(directory) == ["inner"]
         with pytest.raises(FileNotFoundError):
             disk.make_directory(directory / "missing" / "inner")
         disk.close(disk.open(directory / "inner" / "file"))

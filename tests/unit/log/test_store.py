@@ -393,6 +393,8 @@ class TopicStory:
         self.known: dict[str, tuple[UUID, int, dict[str, str]]] = {}
         self.in_doubt: str | None = None
         """The topic that was being made or deleted when the power went."""
+        self.acknowledged: set[UUID] = set()
+        """The topics that hold a record of which a sync has returned."""
 
     def live(self) -> None:
         self.disk.lose_power_after(self.random.randint(0, 80))
@@ -403,7 +405,10 @@ class TopicStory:
                 self.step(store, self.random.choice("abc"))
         except PowerLoss:
             pass
-        self.disk.crash(self.random)
+        if self.random.random() < 0.3:
+            self.disk.kill()
+        else:
+            self.disk.crash(self.random)
 
     def step(self, store: LogStore, name: str) -> None:
         self.in_doubt = name
@@ -414,7 +419,8 @@ class TopicStory:
             topic = store.create_topic(name, 2)
             assert [partition.end_offset for partition in topic.partitions] == [0, 0]
             self.known[name] = _topics(store)[name]
-            topic.partitions[0].append(self.batch, size_bytes_max=SIZE_MAX)
+            _append_and_sync(topic.partitions[0], self.batch)
+            self.acknowledged.add(topic.topic_id)
         self.in_doubt = None
 
     def check(self, store: LogStore) -> None:
@@ -428,6 +434,11 @@ class TopicStory:
             topics.pop(self.in_doubt or "", None)
         assert found == self.known, "all the others are as they were"
         self.known = _topics(store)
+        for topic in store.topics.values():
+            end_offset = topic.partitions[0].end_offset
+            assert end_offset == 1 or topic.topic_id not in self.acknowledged, (
+                "what was acknowledged is there"
+            )
 
 
 def test_on_a_real_disk_only_the_owner_may_look(tmp_path: Path, clock: Clock, make_batch: MakeBatch) -> None:
