@@ -1,4 +1,4 @@
-"""Records, a clock that stands still, and a console without sockets."""
+"""Records, and a console without sockets."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from headrace.console.decode import AlertRecord
+from headrace.testing.clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,24 +24,6 @@ if TYPE_CHECKING:
 
     from headrace.config import Address
     from headrace.console.observations import Observation
-
-
-@dataclass
-class ManualClock:
-    """A clock that moves when told to."""
-
-    ms: int = 1_700_000_000_000
-    s: float = 1_000.0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic_s(self) -> float:
-        return self.s
-
-    def advance(self, seconds: float) -> None:
-        self.s += seconds
-        self.ms += round(seconds * 1000)
 
 
 @dataclass
@@ -57,8 +40,8 @@ class Recorder:
             offset=self.offset,
             key=None,
             value=value,
-            timestamp_ms=self.clock.ms,
-            received_ms=self.clock.ms,
+            timestamp_ms=self.clock.now_ms(),
+            received_ms=self.clock.now_ms(),
             live=live,
         )
 

@@ -13,7 +13,9 @@ from headrace.console.decode import Alert, Undecodable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.unit.console.conftest import ManualClock, Recorder
+    from tests.unit.console.conftest import Recorder
+
+    from headrace.testing.clock import ManualClock
 
 
 def positions(book: AlertBook) -> list[int]:
@@ -36,10 +38,10 @@ def test_an_alert_that_comes_again_replaces_the_former_in_its_place(recorder: Re
 
 def test_a_repeat_keeps_the_latency_of_the_first_sighting(clock: ManualClock, recorder: Recorder) -> None:
     book = AlertBook(recent_alert_count_max=10)
-    sent_at = clock.ms
-    clock.advance(0.030)
+    sent_at = clock.now_ms()
+    clock.advance(30)
     book.take(recorder.alert("a", sent_at=sent_at))
-    clock.advance(60)
+    clock.advance(60_000)
     book.take(recorder.alert("a", sent_at=sent_at))
     assert book.rows()[0].latency_ms == 30
 
@@ -48,10 +50,10 @@ def test_latency_is_unknown_for_history_for_skewed_clocks_and_without_a_send_tim
     clock: ManualClock, recorder: Recorder
 ) -> None:
     book = AlertBook(recent_alert_count_max=10)
-    book.take(recorder.alert("history", sent_at=clock.ms - 5, live=False))
-    book.take(recorder.alert("future", sent_at=clock.ms + 5_000))
+    book.take(recorder.alert("history", sent_at=clock.now_ms() - 5, live=False))
+    book.take(recorder.alert("future", sent_at=clock.now_ms() + 5_000))
     book.take(recorder.alert("unsent"))
-    book.take(recorder.alert("rounded up", sent_at=clock.ms + 1))
+    book.take(recorder.alert("rounded up", sent_at=clock.now_ms() + 1))
     assert [row.latency_ms for row in reversed(book.rows())] == [None, None, None, 0]
 
 

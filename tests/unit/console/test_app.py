@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
     from starlette.types import Message, Scope
-    from tests.unit.console.conftest import Client, ManualClock, Recorder, SilentFeed
+    from tests.unit.console.conftest import Client, Recorder, SilentFeed
+
+    from headrace.testing.clock import ManualClock
 
     Run = Callable[[Starlette, Address], AbstractContextManager[Client]]
 

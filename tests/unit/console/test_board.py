@@ -12,9 +12,10 @@ from headrace.console.board import SERIES_LENGTH, Board
 from headrace.console.observations import BrokerLost, FeedFailed, RecordsRead, TopicsMeasured
 
 if TYPE_CHECKING:
-    from tests.unit.console.conftest import ManualClock, Recorder
+    from tests.unit.console.conftest import Recorder
 
     from headrace.console.viewers import Viewer
+    from headrace.testing.clock import ManualClock
 
 
 @pytest.fixture
@@ -66,10 +67,10 @@ def test_nothing_falls_between_the_snapshot_and_what_follows(board: Board, recor
 def test_only_first_sightings_count_into_latency(
     board: Board, clock: ManualClock, recorder: Recorder
 ) -> None:
-    sent_at = clock.ms
-    clock.advance(0.020)
+    sent_at = clock.now_ms()
+    clock.advance(20)
     board.apply(RecordsRead(records=(recorder.alert("a", sent_at=sent_at),)))
-    clock.advance(30)
+    clock.advance(30_000)
     board.apply(RecordsRead(records=(recorder.alert("a", sent_at=sent_at),)))
     latency = board.stats()["latency"]
     assert (latency["count"], latency["p50_ms"], latency["max_ms"]) == (1, 20, 20)
@@ -78,7 +79,7 @@ def test_only_first_sightings_count_into_latency(
 def test_history_is_shown_and_does_not_count_into_latency(
     board: Board, clock: ManualClock, recorder: Recorder
 ) -> None:
-    board.apply(RecordsRead(records=(recorder.alert("a", sent_at=clock.ms - 10**9, live=False),)))
+    board.apply(RecordsRead(records=(recorder.alert("a", sent_at=clock.now_ms() - 10**9, live=False),)))
     assert [row["latency_ms"] for row in board.alerts()] == [None]
     assert board.stats()["latency"]["count"] == 0
     assert board.stats()["alerts"]["alert_count"] == 1
@@ -88,7 +89,7 @@ def test_rates_come_from_the_ends_of_the_topics(board: Board, clock: ManualClock
     for second in range(3):
         board.apply(TopicsMeasured(input_end=1_000 * second, alerts_end=2 * second))
         board.tick()
-        clock.advance(1)
+        clock.advance(1_000)
     stats = board.stats()
     assert (stats["input"]["per_s"], stats["alerts"]["last_minute"]) == (1_000.0, 4)
     assert stats["series"]["input_per_s"] == [None, 1_000.0, 1_000.0]
@@ -98,7 +99,7 @@ def test_rates_come_from_the_ends_of_the_topics(board: Board, clock: ManualClock
 def test_the_charts_reach_back_a_bounded_time(board: Board, clock: ManualClock) -> None:
     for _ in range(SERIES_LENGTH + 50):
         board.tick()
-        clock.advance(1)
+        clock.advance(1_000)
     assert {len(values) for values in board.stats()["series"].values()} == {SERIES_LENGTH}
 
 
@@ -106,12 +107,12 @@ def test_the_status_follows_the_broker(board: Board, clock: ManualClock) -> None
     assert board.status().kind == "connecting"
     board.apply(TopicsMeasured(input_end=5, alerts_end=0))
     assert board.status().kind == "live"
-    clock.advance(8)
+    clock.advance(8_000)
     board.apply(TopicsMeasured(input_end=5, alerts_end=0))
     assert board.status().words == "no transactions for 8 s"
-    clock.advance(1)
+    clock.advance(1_000)
     board.apply(BrokerLost(reason=""))
-    clock.advance(3)
+    clock.advance(3_000)
     assert board.status().words == "broker 127.0.0.1:9092 not reachable for 4 s"
     board.apply(TopicsMeasured(input_end=6, alerts_end=0))
     assert board.status().kind == "live"

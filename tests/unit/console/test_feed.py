@@ -14,7 +14,7 @@ from headrace.console.meter import Meter, Offsets, TopicEnds
 from headrace.console.observations import Observation, TopicsMeasured
 
 if TYPE_CHECKING:
-    from tests.unit.console.conftest import ManualClock
+    from headrace.testing.clock import ManualClock
 
 
 def test_reading_starts_so_many_records_before_the_end() -> None:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from starlette.applications import Starlette
-    from tests.unit.console.conftest import Client, ManualClock, SilentFeed
+    from tests.unit.console.conftest import Client, SilentFeed
+
+    from headrace.testing.clock import ManualClock
 
     Run = Callable[[Starlette, Address], AbstractContextManager[Client]]
 

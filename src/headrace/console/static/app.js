@@ -105,7 +105,7 @@ function spreadInWords({ histogram, histogram_ms: bounds, count }) {
 function showAxis(bounds) {
   const axis = byId("spread-axis");
   if (axis.childElementCount) return;
-  const label = (ms) => (ms >= 1000 ? `${ms / 1000} s` : String(ms));
+  const label = (ms) => (ms >= 1000 ? `${ms / 1000} s` : ms === bounds[0] ? `${ms} ms` : String(ms));
   axis.replaceChildren(...[...bounds, null].map((ms) => {
     const tick = document.createElement("span");
     tick.textContent = ms === null ? "›" : /^1/.test(ms) ? label(ms) : "";
