@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BROKER_ENDPOINTS: Final = 1
 GROUP: Final = 0
+TRANSACTION: Final = 1
+"""The coordinator is found, so that InitProducerId can say that there are no transactions."""
 FIRST_VERSION_WITH_KEYS: Final = 4
 
 
@@ -37,7 +39,7 @@ def handle_describe_cluster(call: Call, request: DescribeClusterRequest) -> Desc
 
 
 def handle_find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Name the coordinator of groups. Those of transactions and share groups are refused: there are none."""
+    """Name the coordinator of groups and transactions. Those of share groups are refused: there are none."""
     if call.api_version >= FIRST_VERSION_WITH_KEYS:
         found = tuple(_coordinator(call, request.key_type, key) for key in request.coordinator_keys)
         return FindCoordinatorResponse(coordinators=found)
@@ -52,13 +54,13 @@ def handle_find_coordinator(call: Call, request: FindCoordinatorRequest) -> Find
 
 
 def _coordinator(call: Call, key_type: int, key: str) -> Coordinator:
-    if key_type != GROUP:
+    if key_type not in {GROUP, TRANSACTION}:
         return Coordinator(
             key=key,
             node_id=-1,
             host="",
             port=-1,
             error_code=ErrorCode.invalid_request,
-            error_message="this broker coordinates consumer groups only; it has no transactions yet",
+            error_message="this broker coordinates consumer groups only; it has no share groups",
         )
     return Coordinator(key=key, node_id=NODE_ID, host=call.address.host, port=call.address.port)

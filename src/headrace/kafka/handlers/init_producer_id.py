@@ -2,10 +2,15 @@
 
 An idempotent producer that lost track of its sequence numbers asks again with its id and epoch, and goes on
 with the next epoch (KIP-360). Ids are given out once, across restarts.
+
+There are no transactions yet. A transactional producer is refused with INVALID_TRANSACTION_TIMEOUT: it is
+true that no transaction is short enough, and it is the one code at which both librdkafka and the Java client
+give up at once instead of asking again until their time is up. The broker's log says it in words.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
     from headrace.kafka.messages.init_producer_id import InitProducerIdRequest
     from headrace.kafka.services import Call
 
+logger: Final = logging.getLogger(__name__)
+
 PRODUCER_EPOCH_MAX: Final = 32_767
 
 
@@ -25,7 +32,13 @@ def handle_init_producer_id(call: Call, request: InitProducerIdRequest) -> InitP
     """Give out a producer id, or the next epoch of one."""
     services = call.services
     if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=ErrorCode.invalid_request, producer_epoch=-1)
+        logger.warning(
+            "producer %r of client %r wants transactions, which this broker does not have yet; "
+            "unset transactional.id (an idempotent producer works)",
+            request.transactional_id,
+            call.client_id,
+        )
+        return InitProducerIdResponse(error_code=ErrorCode.invalid_transaction_timeout, producer_epoch=-1)
     if request.producer_id >= 0 and 0 <= request.producer_epoch < PRODUCER_EPOCH_MAX:
         return InitProducerIdResponse(
             producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1

@@ -1,0 +1,282 @@
+"""Brokers in this process and in others, Kafka clients, and a client that speaks raw frames."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.request_header.v1.header import RequestHeader as RequestHeaderV1
+from kio.schema.request_header.v2.header import RequestHeader as RequestHeaderV2
+from kio.serial import entity_reader, entity_writer
+
+from headrace.broker import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+DEADLINE_S = 30.0
+
+
+def eventually(condition: Callable[[], Any], description: str = "the condition") -> Any:
+    """Wait until the condition gives something true, and return it."""
+    end = time.monotonic() + DEADLINE_S
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.01)
+    raise AssertionError(f"{description} did not come true within {DEADLINE_S:.0f} s")
+
+
+class Kafka:
+    """confluent-kafka against one broker. Everything that it makes is closed with it."""
+
+    def __init__(self, bootstrap: str, stack: ExitStack) -> None:
+        self.bootstrap = bootstrap
+        self._stack = stack
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create_topic(self, name: str, partition_count: int = 1) -> str:
+        admin = self.admin()  # Its requests end with it.
+        for future in admin.create_topics([NewTopic(name, partition_count, 1)]).values():
+            future.result(DEADLINE_S)
+        return name
+
+    def producer(self, **settings: Any) -> Producer:
+        return Producer(
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 1, "log_level": 0, **_dotted(settings)}
+        )
+
+    def produce(self, topic: str, values: list[bytes], partition: int = 0, **settings: Any) -> list[int]:
+        """Produce values and return their offsets; any error fails the test."""
+        producer = self.producer(**settings)
+        offsets: list[int] = []
+        errors: list[KafkaError] = []
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offsets.append(message.offset() or 0)
+            else:
+                errors.append(error)
+
+        for value in values:
+            producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
+        assert producer.flush(DEADLINE_S) == 0
+        assert errors == []
+        return offsets
+
+    def consumer(self, group: str = "readers", **settings: Any) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                **_dotted(settings),
+            }
+        )
+        self._stack.callback(consumer.close)
+        return consumer
+
+    def read(self, consumer: Consumer, count: int) -> list[Message]:
+        """Read so many records; fail if they don't come."""
+        messages: list[Message] = []
+
+        def read_more() -> bool:
+            for message in consumer.consume(count - len(messages), 0.1):
+                assert message.error() is None, message.error()
+                messages.append(message)
+            return len(messages) >= count
+
+        eventually(read_more, f"reading {count} records")
+        return messages
+
+
+def _dotted(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
+@dataclass
+class RawClient:
+    """Speaks frames, and reads them with kio: an independent witness of what goes over the wire."""
+
+    address: tuple[str, int]
+
+    def __post_init__(self) -> None:
+        self.socket = socket.create_connection(self.address, timeout=DEADLINE_S)
+        self._correlation_id = 0
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def frame(self, api_key: int, version: int, body: bytes = b"", *, client_id: str | None = "raw") -> bytes:
+        self._correlation_id += 1
+        is_flexible = load_request_schema(api_key, version).__flexible__
+        header_type: Any = RequestHeaderV2 if is_flexible else RequestHeaderV1
+        header = header_type(
+            request_api_key=api_key,
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=client_id,
+        )
+        data = _encode(header_type, header) + body
+        return struct.pack(">i", len(data)) + data
+
+    def request_frame(self, api_key: int, version: int, **fields: Any) -> bytes:
+        schema: Any = load_request_schema(api_key, version)
+        return self.frame(api_key, version, _encode(schema, schema(**fields)))
+
+    def request(self, api_key: int, version: int, **fields: Any) -> Any:
+        self.send(self.request_frame(api_key, version, **fields))
+        return self.receive(api_key, version)
+
+    def receive(self, api_key: int, version: int) -> Any:
+        schema: Any = load_response_schema(api_key, version)
+        frame = self.receive_frame()
+        has_tags = schema.__header_schema__.__version__ >= 1
+        return entity_reader(schema)(frame, 5 if has_tags else 4)[0]
+
+    def receive_frame(self) -> bytes:
+        (size,) = struct.unpack(">i", self.receive_exactly(4))
+        return self.receive_exactly(size)
+
+    def receive_exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            chunk = self.socket.recv(size - len(data))
+            if not chunk:
+                raise EOFError("the broker closed the connection")
+            data += chunk
+        return data
+
+    def is_closed_by_the_broker(self) -> bool:
+        """Whether the broker closes the connection; waits for it."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def has_something_to_read(self) -> bool:
+        return bool(select.select([self.socket], [], [], 0.1)[0])
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _encode(schema: Any, entity: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(schema)(buffer, entity)
+    return buffer.getvalue()
+
+
+BROKER_PROGRAM = """
+import sys
+from pathlib import Path
+from headrace.broker import run_broker
+from headrace.config import Address, BrokerConfig
+config = BrokerConfig(listen=Address("127.0.0.1", int(sys.argv[1])), data_dir=Path(sys.argv[2]))
+run_broker(config, lambda address: print(address.port, flush=True))
+"""
+
+
+class BrokerProcess:
+    """A broker in a process of its own, so that it can be killed."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.port = 0
+        self.process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start, on the same port as before."""
+        arguments = [sys.executable, "-c", BROKER_PROGRAM, str(self.port), str(self.data_dir)]
+        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline())
+
+    def kill(self, number: int = signal.SIGKILL) -> int:
+        """Send a signal and return the exit code."""
+        if self.process is None:
+            return 0
+        self.process.send_signal(number)
+        code = self.process.wait(DEADLINE_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process = None
+        return code
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., Any]:
+    return eventually
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker with the default durability: an acknowledgement means on disk."""
+    with Broker(tmp_path / "data") as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka(broker: Broker, stack: ExitStack) -> Kafka:
+    return Kafka(broker.bootstrap, stack)
+
+
+@pytest.fixture
+def kafka_at(stack: ExitStack) -> Callable[[str], Kafka]:
+    """confluent-kafka against any broker."""
+    return lambda bootstrap: Kafka(bootstrap, stack)
+
+
+@pytest.fixture
+def raw_at(stack: ExitStack) -> Callable[[str], RawClient]:
+    """A raw client of any broker."""
+
+    def connect(bootstrap: str) -> RawClient:
+        host, port = bootstrap.rsplit(":", 1)
+        client = RawClient((host, int(port)))
+        stack.callback(client.close)
+        return client
+
+    return connect
+
+
+@pytest.fixture
+def raw(raw_at: Callable[[str], RawClient], broker: Broker) -> RawClient:
+    return raw_at(broker.bootstrap)
+
+
+@pytest.fixture
+def broker_process(tmp_path: Path, stack: ExitStack) -> BrokerProcess:
+    broker = BrokerProcess(tmp_path / "process-data")
+    broker.start()
+    stack.callback(broker.kill)
+    return broker
