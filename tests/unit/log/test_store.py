@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
@@ -16,16 +15,14 @@ from headrace.config import LogConfig
 from headrace.errors import (
     ConfigError,
     DataDirectoryInUse,
-    HeadraceError,
     PartitionClosed,
     StorageError,
     TopicExists,
     UnknownTopic,
 )
 from headrace.log.identity import PRODUCER_ID_BLOCK
-from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore
-from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.disk import SimulatedDisk
 
 MakeBatch = Callable[..., bytes]
 OpenStore = Callable[[], LogStore]
@@ -258,104 +255,6 @@ def test_producer_ids_are_reserved_in_blocks(open_store: OpenStore, disk: Simula
     assert disk.steps == steps
 
 
-@pytest.mark.parametrize("operation", ["append", "sync_file", "sync_directory"])
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EROFS])
-def test_after_a_failed_write_or_sync_nothing_is_written_any_more(
-    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk, operation: str, error: int
-) -> None:
-    store = open_store()
-    healthy, sick = store.create_topic("orders", 2).partitions
-    healthy.append(make_batch(3), size_bytes_max=SIZE_MAX)
-    healthy.sync()
-    disk.fail(operation, error)
-    with pytest.raises(StorageError, match=f"{os.strerror(error)}.* start again") as first:
-        _append_and_sync(sick, make_batch())
-    assert store.failed is first.value
-    assert sick.durable_offset == 0
-    steps = disk.steps
-    calls: list[Callable[[], object]] = [
-        lambda: sick.append(make_batch(), size_bytes_max=SIZE_MAX),
-        lambda: healthy.append(make_batch(), size_bytes_max=SIZE_MAX),
-        sick.sync,
-        healthy.sync,
-        lambda: store.create_topic("more", 1),
-        lambda: store.delete_topic("orders"),
-        lambda: store.allocate_producer_ids(1),
-    ]
-    for call in calls:
-        with pytest.raises(StorageError, match="no writes are taken after a failure"):
-            call()
-    assert len(healthy.read(0, size_bytes_max=SIZE_MAX)) > 0
-    store.close()
-    assert disk.steps == steps, "not even closing tries to sync again"
-    store = open_store()
-    assert store.failed is None
-    assert store.topics["orders"].partitions[0].end_offset == 3
-
-
-def _append_and_sync(partition: PartitionLog, batch: bytes) -> None:
-    partition.append(batch, size_bytes_max=SIZE_MAX)
-    partition.sync()
-
-
-@pytest.mark.parametrize("operation", ["make_directory", "append", "sync_file", "rename", "sync_directory"])
-def test_a_topic_that_could_not_be_created_stops_writes_and_is_whole_or_absent_afterwards(
-    open_store: OpenStore, disk: SimulatedDisk, operation: str
-) -> None:
-    store = open_store()
-    disk.fail(operation, errno.ENOSPC)
-    with pytest.raises(StorageError, match="creating topic orders failed: No space left"):
-        store.create_topic("orders", 2)
-    assert store.failed is not None
-    store.close()
-    store = open_store()
-    if "orders" not in store.topics:
-        store.create_topic("orders", 2)
-    assert len(store.topics["orders"].partitions) == 2
-
-
-def test_a_file_that_cannot_be_opened_is_refused_without_stopping_everything(
-    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
-) -> None:
-    store = open_store()
-    partition = store.create_topic("orders", 1).partitions[0]
-    disk.fail("open", errno.EMFILE)
-    with pytest.raises(StorageError, match=r"nothing was written: .*Too many open files"):
-        partition.append(make_batch(), size_bytes_max=SIZE_MAX)
-    assert store.failed is None
-    assert partition.append(make_batch(), size_bytes_max=SIZE_MAX).base_offset == 0
-
-
-def test_a_read_that_fails_is_an_error_and_no_more(
-    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
-) -> None:
-    store = open_store()
-    partition = store.create_topic("orders", 1).partitions[0]
-    partition.append(make_batch(), size_bytes_max=SIZE_MAX)
-    disk.fail("read")
-    with pytest.raises(StorageError, match=r"reading .*orders-0 at offset 0 failed"):
-        partition.read(0, size_bytes_max=SIZE_MAX)
-    assert partition.read(0, size_bytes_max=SIZE_MAX)
-
-
-def test_a_search_by_time_that_fails_is_an_error_and_no_more(
-    open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
-) -> None:
-    store = open_store()
-    log = store.create_topic("orders", 1).partitions[0]
-    for _ in range(20):
-        log.append(make_batch(value=b"x" * 100), size_bytes_max=SIZE_MAX)
-    store.close()
-    store = open_store()
-    log = store.topics["orders"].partitions[0]
-    searches: list[Callable[[], object]] = [lambda: log.offset_for_timestamp(1000), log.max_timestamp]
-    for search in searches:
-        disk.fail("read")
-        with pytest.raises(StorageError, match=r"searching .*orders-0 by time failed"):
-            search()
-        assert search() is not None
-
-
 def test_what_opening_had_to_cut_is_listed(
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
 ) -> None:
@@ -366,79 +265,6 @@ def test_what_opening_had_to_cut_is_listed(
     disk.overwrite(path, disk.content(path)[:-1])
     (cut,) = open_store().cuts
     assert (cut.path, cut.next_offset) == (path, 0)
-
-
-@pytest.mark.parametrize("seed", range(0, 100, 10))
-def test_creating_and_deleting_is_all_or_nothing_wherever_the_power_goes(
-    clock: Clock, make_batch: MakeBatch, seed: int
-) -> None:
-    for each in range(seed, seed + 10):
-        story = TopicStory(Random(each), clock, make_batch())
-        try:
-            for _ in range(5):
-                story.live()
-        except (AssertionError, HeadraceError) as error:
-            error.add_note(f"seed {each}")
-            raise
-
-
-class TopicStory:
-    """A store that makes and deletes topics, one at a time, until the power goes."""
-
-    def __init__(self, random: Random, clock: Clock, batch: bytes) -> None:
-        self.random = random
-        self.clock = clock
-        self.batch = batch
-        self.disk = SimulatedDisk()
-        self.known: dict[str, tuple[UUID, int, dict[str, str]]] = {}
-        self.in_doubt: str | None = None
-        """The topic that was being made or deleted when the power went."""
-        self.acknowledged: set[UUID] = set()
-        """The topics that hold a record of which a sync has returned."""
-
-    def live(self) -> None:
-        self.disk.lose_power_after(self.random.randint(0, 80))
-        try:
-            store = LogStore.open(DATA_DIR, LogConfig(), self.clock, disk=self.disk)
-            self.check(store)
-            for _ in range(10):
-                self.step(store, self.random.choice("abc"))
-        except PowerLoss:
-            pass
-        if self.random.random() < 0.3:
-            self.disk.kill()
-        else:
-            self.disk.crash(self.random)
-
-    def step(self, store: LogStore, name: str) -> None:
-        self.in_doubt = name
-        if name in self.known:
-            store.delete_topic(name)
-            del self.known[name]
-        else:
-            topic = store.create_topic(name, 2)
-            assert [partition.end_offset for partition in topic.partitions] == [0, 0]
-            self.known[name] = _topics(store)[name]
-            _append_and_sync(topic.partitions[0], self.batch)
-            self.acknowledged.add(topic.topic_id)
-        self.in_doubt = None
-
-    def check(self, store: LogStore) -> None:
-        found = _topics(store)
-        doubtful = found.get(self.in_doubt or "")
-        if doubtful is not None and self.in_doubt not in self.known:
-            assert doubtful[1] == 2, "a topic that was being made is whole"
-        elif doubtful is not None:
-            assert doubtful == self.known[self.in_doubt or ""], "a topic that was being deleted is whole"
-        for topics in (found, self.known):
-            topics.pop(self.in_doubt or "", None)
-        assert found == self.known, "all the others are as they were"
-        self.known = _topics(store)
-        for topic in store.topics.values():
-            end_offset = topic.partitions[0].end_offset
-            assert end_offset == 1 or topic.topic_id not in self.acknowledged, (
-                "what was acknowledged is there"
-            )
 
 
 def test_on_a_real_disk_only_the_owner_may_look(tmp_path: Path, clock: Clock, make_batch: MakeBatch) -> None:
