@@ -51,7 +51,7 @@ MALFORMED = (
 )
 TICK_S_MIN = 0.001
 """The shortest sleep: above 1,000 a second, several records go out at each tick."""
-ANSWER_S_MAX = 10.0
+ANSWER_S_MAX = 5.0
 FLUSH_S_MAX = 30.0
 
 

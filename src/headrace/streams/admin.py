@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import BrokerUnavailable, FaultError
 
-ANSWER_S_MAX: Final = 10.0
+ANSWER_S_MAX: Final = 5.0
 """How long a broker may take to answer."""
 APPEAR_S_MAX: Final = 30.0
 """How long a topic that was just created may take to appear in the metadata."""

@@ -40,11 +40,11 @@ def first_line(error: BaseException | str) -> str:
     return _STATE.sub("", _CODE.sub("", line)).rstrip(";").strip()
 
 
-def refused_operator(error: BaseException | str) -> str | None:
-    """What real-time mode would not run, in a user's words; None when it is not about that."""
+def realtime_refusal(error: BaseException | str) -> str | None:
+    """Why real-time mode would not run it, in a user's words; None when it is not about that."""
     line = first_line(error)
     if operators := _REFUSED.search(line):
         names = [name.rpartition(".")[2] for name in re.split(r"[,\s]+", operators[1])]
-        return ", ".join(OPERATORS.get(name, name) for name in names)
+        return f"it uses {', '.join(OPERATORS.get(name, name) for name in names)}"
     limitation = _REFUSED_MODE.search(line)
-    return limitation[1] if limitation else None
+    return limitation[1].rstrip(".") if limitation else None

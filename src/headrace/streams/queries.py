@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import StreamsConfig
 from headrace.errors import PipelineError, PipelineFailed
 from headrace.streams.checkpoint import checkpoint_path
-from headrace.streams.failure import first_line, refused_operator
+from headrace.streams.failure import first_line, realtime_refusal
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan
 from headrace.streams.recent import REALTIME_SETTING
@@ -153,11 +153,11 @@ class Queries:
             self._fail(name, error)
 
     def _fail(self, name: str, error: AnalysisException | StreamingQueryException) -> NoReturn:
-        operator = refused_operator(error)
-        if operator is not None:
+        refusal = realtime_refusal(error)
+        if refusal is not None:
             raise PipelineError(
-                f"pipeline {name} can't run in real-time mode because of {operator}: run it without "
-                "--realtime, in micro-batches"
+                f"pipeline {name} can't run in real-time mode: {refusal}; run it without --realtime, in "
+                "micro-batches"
             ) from error
         if isinstance(error, AnalysisException):
             raise PipelineError(f"pipeline {name} can't run: {first_line(error)}") from error

@@ -102,34 +102,37 @@ def _static(rows: DataFrame, history: _History) -> DataFrame:
 def _streaming(rows: DataFrame, history: _History) -> DataFrame:
     realtime = rows.sparkSession.conf.get(REALTIME_SETTING, "false") == "true"
     stamped = rows.withColumns({"_place": history.place, "_came": F.current_timestamp()})
-    newest = F.struct(*history.kept, "_place", "_came")
-    # Spark's aggregate of the k greatest has no function of its own in PySpark.
-    greatest = F.call_function("max_by", newest, F.col("_place"), F.lit(history.limit))
-    # The smallest is the one of the newest batch with the smallest place.
-    oldest_of_batch = F.min(F.struct((-F.unix_micros("_came")).alias("came"), "_place"))
     updates = stamped.groupBy(*history.by).agg(
-        greatest.alias("_entries"),
+        _greatest(history).alias("_entries"),
         F.last("_place").alias("_last"),
-        oldest_of_batch.alias("_oldest"),
+        # The smallest is the one of the newest batch with the smallest place.
+        F.min(F.struct((-F.unix_micros("_came")).alias("came"), "_place")).alias("_oldest"),
     )
-    is_full = F.size("_entries") == history.limit
-    first = F.element_at("_entries", -1)["_place"]
-    brought = F.col("_last") if realtime else F.col("_oldest")["_place"]
+
+    def place(entry: Column) -> Column:
+        return F.struct(entry[history.order_by].alias("order"), entry["_tie"].alias("tie"))
 
     def is_new(entry: Column) -> Column:
-        return (
-            entry["_place"].eqNullSafe(F.col("_last"))
-            if realtime
-            else entry["_came"] == F.current_timestamp()
-        )
+        came_now = entry["_came"] == F.current_timestamp()
+        return place(entry).eqNullSafe(F.col("_last")) if realtime else came_now
 
+    entries = F.transform(F.reverse("_entries"), lambda entry: _entry(entry, history, is_new(entry)))
+    # Always true. An aggregate that only one mode looks at would else be left out of the state in the other,
+    # and a checkpoint could not go from one to the other.
+    is_kept = F.col("_last").isNotNull() & F.col("_oldest").isNotNull()
+    is_full = F.size("_entries") == history.limit
+    brought = F.col("_last") if realtime else F.col("_oldest")["_place"]
     return updates.select(
         *history.by,
-        F.transform(F.reverse("_entries"), lambda entry: _entry(entry, history, is_new(entry))).alias(
-            "recent"
-        ),
-        (is_full & (brought < first)).alias("overflow"),
+        F.when(is_kept, entries).alias("recent"),
+        (is_full & (brought < place(F.element_at("_entries", -1)))).alias("overflow"),
     )
+
+
+def _greatest(history: _History) -> Column:
+    entry = F.struct(*history.kept, F.col("_place.tie").alias("_tie"), "_came")
+    # Spark's aggregate of the k greatest has no function of its own in PySpark.
+    return F.call_function("max_by", entry, F.col("_place"), F.lit(history.limit))
 
 
 def _entry(entry: Column, history: _History, is_new: Column) -> Column:

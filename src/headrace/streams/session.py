@@ -7,6 +7,7 @@ the queries need, whatever the number of cores; an idle slot costs nothing.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Final
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
@@ -41,6 +43,8 @@ def start_session(config: StreamsConfig, *, slots: int, name: str = "headrace") 
     os.environ["JAVA_HOME"] = str(find_java().home)
     # Python functions must run in this interpreter, not in whatever python3 is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # PySpark would print the whole trace of a failed query as one line of JSON; we tell it in a sentence.
+    PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     log_path(config).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     jars = resolve_jars(config.cache_dir, config.jars_dir)
     builder: SparkSession.Builder = SparkSession.builder
@@ -76,6 +80,8 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) 
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
+        # The only format that it writes; so that a checkpoint of micro-batches can go on in real-time mode.
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(SHUFFLE_WAIT_MS),
         # Nothing is ever kept in a warehouse; this keeps Spark from looking in the working directory.
         "spark.sql.warehouse.dir": str((config.data_dir / "warehouse").absolute()),

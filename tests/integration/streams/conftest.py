@@ -58,8 +58,10 @@ class Kafka:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        # The clients outlive the broker by a moment and would complain of it.
+        settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self._producer = Producer({**settings, "linger.ms": 0})
+        self._admin = AdminClient(settings)
 
     def produce(self, topic: str, records: Iterable[tuple[str | None, bytes | str | None]]) -> None:
         """Write records, by key and value, and wait until the broker has them."""

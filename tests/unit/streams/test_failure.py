@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.streams.failure import first_line, refused_operator
+from headrace.streams.failure import first_line, realtime_refusal
 
 REFUSAL = (
     "[STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST] Streaming real-time mode has the following "
@@ -48,14 +48,14 @@ def test_an_error_without_words_is_told_by_its_name() -> None:
     ],
 )
 def test_what_real_time_mode_refuses_is_told_in_the_users_words(operator: str, words: str) -> None:
-    assert refused_operator(REFUSAL.format(operator)) == words
+    assert realtime_refusal(REFUSAL.format(operator)) == f"it uses {words}"
 
 
 def test_another_limitation_of_real_time_mode_is_told_as_spark_tells_it() -> None:
     text = "[X.Y] Streaming real-time mode has the following limitation: The output mode must be update."
 
-    assert refused_operator(text) == "The output mode must be update."
+    assert realtime_refusal(text) == "The output mode must be update"
 
 
 def test_other_errors_are_no_refusal() -> None:
-    assert refused_operator("[CAST_INVALID_INPUT] no") is None
+    assert realtime_refusal("[CAST_INVALID_INPUT] no") is None

@@ -1,0 +1,27 @@
+"""The example's own modules, and a Spark session."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace.config import StreamsConfig
+from headrace.streams.session import start_session, stop_session
+
+ROOT = Path(__file__).parents[3]
+SLOTS = 32
+"""As many as other tests ask for: if they have started a session already, it is this one."""
+
+sys.path.insert(0, str(ROOT))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all tests."""
+    session = start_session(StreamsConfig(data_dir=tmp_path_factory.mktemp("spark")), slots=SLOTS)
+    yield session
+    stop_session(session)

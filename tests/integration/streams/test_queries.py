@@ -1,0 +1,220 @@
+"""Pipelines as queries: records in, records out, dead letters aside, and failures told in a sentence."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+import headrace.streams as hr
+from headrace.errors import PipelineError, PipelineFailed
+from headrace.streams.queries import Queries
+
+pytestmark = pytest.mark.spark
+
+StartQueries = Callable[..., Queries]
+BOTH_MODES = pytest.mark.parametrize("realtime", [True, False], ids=["real-time", "micro-batch"])
+
+orders = hr.topic(
+    "orders",
+    schema="id string not null, amount double, at timestamp",
+    event_time="at",
+    watermark="1 minute",
+    partitions=1,
+)
+customers = hr.topic("customers", schema="id string not null")
+
+
+@hr.pipeline(writes=hr.topic("copies", key="id", partitions=1))
+def copies(orders: DataFrame) -> DataFrame:
+    return orders.withColumns(
+        {
+            "from": F.concat_ws("/", "_kafka.topic", "_kafka.partition", "_kafka.offset"),
+            "nothing": F.lit(None),
+        }
+    )
+
+
+def order(number: str, amount: float = 1.0) -> tuple[str, str]:
+    return number, json.dumps({"id": number, "amount": amount, "at": "2026-01-02T03:04:05.000006Z"})
+
+
+def watch(queries: Queries) -> None:
+    """Until a query fails."""
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        queries.check()
+        threading.Event().wait(0.05)
+
+
+@BOTH_MODES
+def test_rows_come_out_as_json_with_the_key_and_all_their_columns(
+    kafka: Any, start: StartQueries, *, realtime: bool
+) -> None:
+    kafka.produce("orders", [order("a")])
+    start(copies, realtime=realtime)
+
+    (record,) = kafka.read_count("copies", 1)
+
+    assert record.key == b"a"
+    assert json.loads(record.value) == {
+        "id": "a",
+        "amount": 1.0,
+        "at": "2026-01-02T03:04:05.000006Z",
+        "from": "orders/0/0",
+        "nothing": None,
+    }
+
+
+@BOTH_MODES
+def test_records_that_can_not_be_decoded_go_to_the_dead_letters_as_they_were(
+    kafka: Any, start: StartQueries, *, realtime: bool
+) -> None:
+    kafka.produce(
+        "orders", [order("a"), ("k", b'{"id": "b", "amount": "much"}'), (None, b"\xff"), ("t", None)]
+    )
+    queries = start(copies, realtime=realtime)
+
+    dead = kafka.read_count("orders.dead-letters", 3)
+
+    assert [(letter.key, letter.value) for letter in dead] == [
+        (b"k", b'{"id": "b", "amount": "much"}'),
+        (None, b"\xff"),
+        (b"t", None),
+    ]
+    assert [letter.headers["headrace.cause"].decode() for letter in dead] == [
+        "does not fit its column: amount (double)",
+        "the value is not UTF-8",
+        "the value is null (a tombstone)",
+    ]
+    assert [
+        (
+            letter.headers["headrace.topic"],
+            letter.headers["headrace.partition"],
+            letter.headers["headrace.offset"],
+        )
+        for letter in dead
+    ] == [(b"orders", b"0", b"1"), (b"orders", b"0", b"2"), (b"orders", b"0", b"3")]
+    assert [record.key for record in kafka.read_count("copies", 1)] == [b"a"]
+    queries.check()
+
+
+def test_dead_letters_are_counted(kafka: Any, start: StartQueries) -> None:
+    kafka.produce("orders", [order("a"), (None, "bad"), (None, "worse")])
+    queries = start(copies, realtime=False)
+    kafka.read_count("orders.dead-letters", 2)
+    queries.running["orders.dead-letters"].processAllAvailable()
+
+    (counted,) = [one for one in queries.progress() if one.query == "orders.dead-letters"]
+
+    assert (counted.input_row_count, counted.output_row_count) in {(3, 2), (0, 0)}
+
+
+def test_pipelines_run_side_by_side_and_write_a_dead_letter_once(kafka: Any, start: StartQueries) -> None:
+    @hr.pipeline(writes=hr.topic("large", partitions=1))
+    def large(orders: DataFrame) -> DataFrame:
+        return orders.where("amount > 100").select("id")
+
+    kafka.produce("orders", [order("a"), (None, "bad"), order("b", amount=200)])
+    start(copies, large, realtime=True)
+
+    assert len(kafka.read_count("copies", 2)) == 2
+    assert [json.loads(record.value) for record in kafka.read_count("large", 1)] == [{"id": "b"}]
+    assert len(kafka.read_count("orders.dead-letters", 1)) == 1
+
+
+def test_a_python_function_is_refused_in_real_time_with_the_way_out(start: StartQueries) -> None:
+    shout = F.udf(lambda text: text.upper())
+
+    @hr.pipeline(writes=hr.topic("shouts"))
+    def shouts(orders: DataFrame) -> DataFrame:
+        return orders.select(shout("id").alias("id"))
+
+    with pytest.raises(
+        PipelineError, match=r"shouts can't .* it uses a Python function .*without --realtime"
+    ):
+        start(shouts, realtime=True)
+
+
+def test_a_join_of_two_streams_is_refused_in_real_time(start: StartQueries) -> None:
+    @hr.pipeline(writes=hr.topic("joined"))
+    def joined(orders: DataFrame, customers: DataFrame) -> DataFrame:
+        return orders.join(customers, "id").select("id")
+
+    with pytest.raises(PipelineError, match="it uses a join of two streams"):
+        start(joined, realtime=True)
+
+
+def test_what_spark_can_not_stream_is_told_in_one_line(start: StartQueries) -> None:
+    @hr.pipeline(writes=hr.topic("sorted"))
+    def in_order(orders: DataFrame) -> DataFrame:
+        return orders.orderBy("id")
+
+    with pytest.raises(
+        PipelineError, match=r"in_order can't run: Sorting is not supported on streaming"
+    ) as told:
+        start(in_order, realtime=False)
+    assert "\n" not in str(told.value)
+
+
+def test_a_misspelt_column_is_told_in_one_line(start: StartQueries) -> None:
+    @hr.pipeline(writes=hr.topic("out"))
+    def misspelt(orders: DataFrame) -> DataFrame:
+        return orders.select("amuont")
+
+    with pytest.raises(PipelineError, match=r"misspelt can't run: .*`amuont` cannot be resolved"):
+        start(misspelt, realtime=False)
+
+
+@BOTH_MODES
+def test_a_row_that_breaks_the_pipeline_is_told_in_one_line(
+    kafka: Any, start: StartQueries, *, realtime: bool
+) -> None:
+    @hr.pipeline(writes=hr.topic("numbers"))
+    def numbers(orders: DataFrame) -> DataFrame:
+        return orders.select(F.col("id").cast("int").alias("number"))
+
+    kafka.produce("orders", [order("not a number")])
+
+    with pytest.raises(PipelineFailed, match=r"numbers failed: The value 'not a number' .* be cast") as told:
+        watch(start(numbers, realtime=realtime))
+    assert "\n" not in str(told.value)
+
+
+def test_a_key_that_is_not_returned_is_refused(start: StartQueries) -> None:
+    @hr.pipeline(writes=hr.topic("out", key="customer"))
+    def keyless(orders: DataFrame) -> DataFrame:
+        return orders.select("id", "amount")
+
+    with pytest.raises(
+        PipelineError, match=r"key 'customer', which is none of the columns .* \(id, amount\)"
+    ):
+        start(keyless, realtime=False)
+
+
+def test_a_result_that_is_not_made_from_the_topics_is_refused(
+    start: StartQueries, spark: SparkSession
+) -> None:
+    @hr.pipeline(writes=hr.topic("out"))
+    def constant(orders: DataFrame) -> DataFrame:
+        return spark.range(3)
+
+    with pytest.raises(PipelineError, match="constant returned a DataFrame that is not made from the topics"):
+        start(constant, realtime=False)
+
+
+def test_when_one_query_can_not_start_none_is_left_running(start: StartQueries, spark: SparkSession) -> None:
+    @hr.pipeline(writes=hr.topic("out"))
+    def broken(orders: DataFrame) -> DataFrame:
+        return orders.select("amuont")
+
+    with pytest.raises(PipelineError):
+        start(copies, broken, realtime=False)
+
+    assert spark.streams.active == []

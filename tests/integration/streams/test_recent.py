@@ -1,0 +1,213 @@
+"""A bounded history per key: the same in every mode, cut at its limit, and not in silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import headrace.streams as hr
+from headrace.errors import PipelineError
+from headrace.streams.queries import Queries
+
+pytestmark = pytest.mark.spark
+
+LIMIT = 3
+StartQueries = Callable[..., Queries]
+
+events = hr.topic("events", schema="card string not null, n int, note string", partitions=1)
+
+
+@hr.pipeline(writes=hr.topic("histories", key="card", partitions=1))
+def histories(events: DataFrame) -> DataFrame:
+    return hr.recent(events.select("card", "n", "note"), by="card", order_by="n", limit=LIMIT)
+
+
+def event(n: int | None, card: str = "a", note: str = "") -> tuple[str, str]:
+    return card, json.dumps({"card": card, "n": n, "note": note})
+
+
+Update = tuple[str, list[tuple[Any, bool]], bool]
+
+
+def update(value: bytes | str | None) -> Update:
+    """Card, history as (n, whether it is new), whether it overflowed."""
+    assert value is not None
+    fields = json.loads(value)
+    return fields["card"], [(row["n"], row["is_new"]) for row in fields["recent"]], fields["overflow"]
+
+
+def static_updates(spark: SparkSession, *ns: int | None) -> list[Update]:
+    rows = hr.static(spark, events, [{"card": "a", "n": n, "note": ""} for n in ns])
+    return [
+        (row.card, [(entry.n, entry.is_new) for entry in row.recent], row.overflow)
+        for row in histories(rows).orderBy("recent").collect()
+    ]
+
+
+def test_static_rows_each_see_those_before_them_in_order(spark: SparkSession) -> None:
+    updates = static_updates(spark, 30, 10, 40, 20)
+
+    assert sorted(updates, key=lambda one: one[1][-1]) == [
+        ("a", [(10, True)], False),
+        ("a", [(10, False), (20, True)], False),
+        ("a", [(10, False), (20, False), (30, True)], False),
+        ("a", [(20, False), (30, False), (40, True)], False),
+    ]
+
+
+def test_a_null_comes_before_all_else(spark: SparkSession) -> None:
+    updates = static_updates(spark, 1, None)
+
+    assert sorted(updates, key=lambda one: len(one[1])) == [
+        ("a", [(None, True)], False),
+        ("a", [(None, False), (1, True)], False),
+    ]
+
+
+def test_in_real_time_each_row_of_a_burst_is_an_update_of_its_own(kafka: Any, start: StartQueries) -> None:
+    start(histories, realtime=True)
+
+    kafka.produce("events", [event(n) for n in (10, 20, 40, 30, 50, 60)])
+
+    assert [update(record.value) for record in kafka.read_count("histories", 6)] == [
+        ("a", [(10, True)], False),
+        ("a", [(10, False), (20, True)], False),
+        ("a", [(10, False), (20, False), (40, True)], False),
+        ("a", [(20, False), (30, True), (40, False)], False),
+        ("a", [(30, False), (40, False), (50, True)], False),
+        ("a", [(40, False), (50, False), (60, True)], False),
+    ]
+
+
+def test_in_real_time_a_row_that_comes_too_late_for_the_history_is_an_overflow(
+    kafka: Any, start: StartQueries
+) -> None:
+    start(histories, realtime=True)
+
+    kafka.produce("events", [event(n) for n in (10, 20, 30, 5)])
+
+    assert update(kafka.read_count("histories", 4)[-1].value) == (
+        "a",
+        [(10, False), (20, False), (30, False)],
+        True,
+    )
+
+
+def test_in_micro_batches_all_rows_of_a_batch_are_new(kafka: Any, start: StartQueries) -> None:
+    kafka.produce("events", [event(20), event(10), event(1, card="b")])
+    start(histories, realtime=False)
+    first = kafka.read_count("histories", 2)
+
+    kafka.produce("events", [event(15)])
+    second = kafka.read_count("histories", 3)[2:]
+
+    assert sorted(update(record.value) for record in first) == [
+        ("a", [(10, True), (20, True)], False),
+        ("b", [(1, True)], False),
+    ]
+    assert [update(record.value) for record in second] == [
+        ("a", [(10, False), (15, True), (20, False)], False)
+    ]
+
+
+def test_in_micro_batches_a_full_history_of_new_rows_is_no_overflow(kafka: Any, start: StartQueries) -> None:
+    kafka.produce("events", [event(n) for n in (10, 20, 30)])
+    start(histories, realtime=False)
+    first = kafka.read_count("histories", 1)
+
+    kafka.produce("events", [event(40)])
+    second = kafka.read_count("histories", 2)[1:]
+
+    assert update(first[0].value) == ("a", [(10, True), (20, True), (30, True)], False)
+    assert update(second[0].value) == ("a", [(20, False), (30, False), (40, True)], False)
+
+
+def test_in_micro_batches_a_row_that_the_batch_itself_pushed_out_is_an_overflow(
+    kafka: Any, start: StartQueries
+) -> None:
+    kafka.produce("events", [event(n) for n in (10, 20, 30, 40)])
+    start(histories, realtime=False)
+
+    assert update(kafka.read_count("histories", 1)[0].value) == (
+        "a",
+        [(20, True), (30, True), (40, True)],
+        True,
+    )
+
+
+def test_in_micro_batches_a_row_that_comes_too_late_for_the_history_is_an_overflow(
+    kafka: Any, start: StartQueries
+) -> None:
+    kafka.produce("events", [event(n) for n in (10, 20, 30)])
+    start(histories, realtime=False)
+    kafka.read_count("histories", 1)
+
+    kafka.produce("events", [event(5)])
+
+    assert update(kafka.read_count("histories", 2)[1].value) == (
+        "a",
+        [(10, False), (20, False), (30, False)],
+        True,
+    )
+
+
+def test_a_checkpoint_goes_from_micro_batches_to_real_time_and_back(kafka: Any, start: StartQueries) -> None:
+    kafka.produce("events", [event(10), event(20)])
+    queries = start(histories, realtime=False)
+    kafka.read_count("histories", 1)
+    queries.stop()
+
+    queries = start(histories, realtime=True)
+    kafka.produce("events", [event(15)])
+    kafka.read_count("histories", 2)
+    queries.stop()
+
+    # The open batch of real-time mode was given up: its row comes again.
+    start(histories, realtime=False)
+    kafka.produce("events", [event(12)])
+    last = kafka.read(
+        "histories", lambda found: any(update(one.value)[1][0][0] == 12 for one in found if len(found) > 2)
+    )
+
+    assert [row for row, _ in update(last[-1].value)[1]] == [12, 15, 20]
+
+
+def test_ties_are_cut_the_same_way_in_every_mode(
+    kafka: Any, start: StartQueries, spark: SparkSession
+) -> None:
+    tied = [{"card": "a", "n": 1, "note": note} for note in "abcdef"]
+
+    def notes(recent: Any) -> list[str]:
+        return [entry["note"] for entry in recent]
+
+    rows = histories(hr.static(spark, events, tied)).where(f"size(recent) = {LIMIT}").collect()
+    static = {tuple(notes(row.recent)) for row in rows}
+    kafka.produce("events", [("a", json.dumps(row)) for row in reversed(tied)])
+    start(histories, realtime=False)
+    (record,) = kafka.read_count("histories", 1)
+
+    assert tuple(notes(json.loads(record.value)["recent"])) in static
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"by": "card", "order_by": "n", "limit": 0}, "limit is 0; use 1 to 10000"),
+        ({"by": "card", "order_by": "n", "limit": 10_001}, "limit is 10001"),
+        ({"by": [], "order_by": "n", "limit": 1}, "by is empty"),
+        ({"by": "holder", "order_by": "n", "limit": 1}, "no column 'holder' among card, n, note, _kafka"),
+        ({"by": "card", "order_by": "at", "limit": 1}, "no column 'at'"),
+        ({"by": ["card", "n"], "order_by": "n", "limit": 1}, "'n' is in by as well"),
+    ],
+)
+def test_what_can_not_be_says_what_is_wrong(
+    spark: SparkSession, arguments: dict[str, Any], complaint: str
+) -> None:
+    rows = hr.static(spark, events, [{"card": "a", "n": 1}])
+
+    with pytest.raises(PipelineError, match=complaint):
+        hr.recent(rows, **arguments)
