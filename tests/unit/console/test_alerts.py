@@ -90,6 +90,13 @@ def test_a_repeat_of_an_alert_that_left_the_page_is_counted_and_not_shown(record
     assert positions(book) == [2]
 
 
+def test_the_id_of_a_retained_row_is_never_forgotten(recorder: Recorder) -> None:
+    book = AlertBook(recent_alert_count_max=3, remembered_id_count_max=1)
+    for alert_id in ("a", "b", "c", "a"):
+        book.take(recorder.alert(alert_id))
+    assert (book.counts.alert_count, book.counts.repeat_count) == (3, 1)
+
+
 def test_a_forgotten_id_counts_as_new(recorder: Recorder) -> None:
     book = AlertBook(recent_alert_count_max=1, remembered_id_count_max=2)
     for alert_id in ("a", "b", "c", "a"):

@@ -45,6 +45,13 @@ def test_the_window_holds_what_is_at_most_a_minute_old(steps: list[tuple[float, 
     assert sum(summary.histogram) == len(inside)
 
 
+def test_a_sample_of_exactly_the_windows_age_still_counts() -> None:
+    window = LatencyWindow(window_s=60.0)
+    window.add(0.0, 7)
+    assert window.summary(60.0).count == 1
+    assert window.summary(60.5).count == 0
+
+
 def test_an_empty_window_has_no_quantiles() -> None:
     summary = LatencyWindow().summary(0.0)
     assert (summary.count, summary.p50_ms, summary.p99_ms, summary.max_ms) == (0, None, None, None)
