@@ -28,8 +28,9 @@ def main() -> None:
     if STAMP.exists() and STAMP.read_text() == wanted:
         return
     STAMP.unlink(missing_ok=True)
-    make_venv()
-    say("installing the packages of requirements.lock (once, a minute or two)")
+    if not has_venv():
+        make_venv()
+    say("installing the packages of requirements.lock (a minute or two the first time)")
     pip("install", "--require-hashes", "--requirement", str(ROOT / "requirements.lock"))
     pip("install", "--no-deps", "--editable", str(ROOT))
     STAMP.write_text(wanted)
@@ -42,6 +43,16 @@ def fingerprint() -> str:
     for name in ("requirements.lock", "pyproject.toml"):
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
+
+
+def has_venv() -> bool:
+    """Whether .venv is there, whole, and made with this Python; packages can then simply be brought up to date."""
+    command = [str(VENV / "bin" / "python"), "-c", "import pip, sys; print(sys.version)"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return False
+    return found.returncode == 0 and found.stdout.strip() == sys.version.strip()
 
 
 def make_venv() -> None:
