@@ -46,7 +46,7 @@ def fingerprint() -> str:
 
 
 def has_venv() -> bool:
-    """Whether .venv is there, whole, and made with this Python; packages can then simply be brought up to date."""
+    """Whether .venv is there, whole, and made with this Python: then it only needs the right packages."""
     command = [str(VENV / "bin" / "python"), "-c", "import pip, sys; print(sys.version)"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=False)

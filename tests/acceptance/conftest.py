@@ -23,6 +23,7 @@ class CommandLine:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.bootstrap = "127.0.0.1:1"
+        self.variables: dict[str, str] = {}
 
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
@@ -58,6 +59,7 @@ class CommandLine:
             "HEADRACE_DATA": str(self.directory / "data"),
             "COLUMNS": "200",
             "NO_COLOR": "1",
+            **self.variables,
         }
 
     @contextmanager

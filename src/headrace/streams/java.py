@@ -85,7 +85,7 @@ def parse_version(text: str) -> int | None:
 
 def _candidates() -> Iterator[Path]:
     home = java_home()
-    if home is not None and (home / "bin" / "java").is_file():
+    if home is not None:
         yield home / "bin" / "java"
     on_path = shutil.which("java")
     if on_path is not None:
