@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from headrace.errors import SetupError
+from headrace.streams.failure import first_line
 
 FETCH_S_MAX: Final = 300.0
 """A machine whose packets are dropped on the way gets an answer after this long."""
@@ -224,5 +225,5 @@ def _complaint(output: str, errors: str) -> str:
     for words in telling:
         for line in lines:
             if words in line:
-                return line
+                return first_line(line.lstrip(": "))
     return lines[-1] if lines else "the resolver said nothing"
