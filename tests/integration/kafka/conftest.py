@@ -13,6 +13,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,12 +50,13 @@ class Kafka:
         self.bootstrap = bootstrap
         self._stack = stack
 
+    @cached_property
     def admin(self) -> AdminClient:
+        """An administrator that lives as long as this: its requests would end with it."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create_topic(self, name: str, partition_count: int = 1) -> str:
-        admin = self.admin()  # Its requests end with it.
-        for future in admin.create_topics([NewTopic(name, partition_count, 1)]).values():
+        for future in self.admin.create_topics([NewTopic(name, partition_count, 1)]).values():
             future.result(DEADLINE_S)
         return name
 

@@ -151,7 +151,7 @@ def test_earliest_latest_and_highest_timestamp_are_known(kafka: Any) -> None:
     for timestamp in (5_000, 9_000, 7_000):
         producer.produce("timed", b"x", partition=0, timestamp=timestamp)
         producer.flush(30)
-    admin: AdminClient = kafka.admin()
+    admin: AdminClient = kafka.admin
     partition = TopicPartition("timed", 0)
     found = [
         admin.list_offsets({partition: spec})[partition].result(30)
@@ -166,9 +166,9 @@ def test_an_unknown_topic_is_created_for_a_producer_and_not_for_a_consumer(kafka
     consumer.subscribe(["fresh"])
     message = consumer.poll(10)
     assert message.error().code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert "fresh" not in kafka.admin().list_topics(timeout=30).topics
+    assert "fresh" not in kafka.admin.list_topics(timeout=30).topics
     kafka.produce("fresh", [b"made"])
-    assert "fresh" in kafka.admin().list_topics(timeout=30).topics
+    assert "fresh" in kafka.admin.list_topics(timeout=30).topics
 
 
 def test_without_auto_creation_an_unknown_topic_stays_unknown(
