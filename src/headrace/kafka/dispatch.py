@@ -62,6 +62,8 @@ def dispatch(
         api_version=header.api_version,
     )
     response = api.handler(call, request)
+    if services.store.failed is not None:
+        services.commit.fail(services.store.failed)
     write = response_writer(header.api_key, header.api_version).write
     if isinstance(response, Pending):
         response.then(lambda value: answer(write(header.correlation_id, value)))

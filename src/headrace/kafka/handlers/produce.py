@@ -100,8 +100,6 @@ def _append_partition(
     try:
         appended = log.append(partition.records or b"", size_bytes_max=services.config.message_bytes_max)
     except HeadraceError as error:
-        if services.store.failed is not None:
-            services.commit.fail(services.store.failed)
         return _failed(partition.index, error_code_of(error), str(error))
     services.commit.appended(log)
     waits.append((log, appended.last_offset + 1))
