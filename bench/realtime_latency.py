@@ -33,6 +33,8 @@ from headrace.supervisor import Supervisor
 
 PIPELINE = "velocity_alerts"
 ALERTS_TOPIC = "fraud-alerts"
+THEFT_PAUSE_S = 0.2
+"""More thefts than the demo has: some 20 alerts a second, so that a run has thousands to measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +111,8 @@ def measure(options: Options, *, realtime: bool) -> Result:
             supervisor.start(
                 pipeline_child(example, bootstrap, directory, realtime=realtime, batch_s=options.batch_s)
             )
-            supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=7))
+            thefts = ("--theft-pause", str(THEFT_PAUSE_S))
+            supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=7, more=thefts))
             reader = AlertReader(bootstrap)
             reader.read_for(options.warm_up_s)
             started_s, first_commit = time.monotonic(), _commit_count(commits)

@@ -64,6 +64,7 @@ class World:
     rate: float
     card_count: int | None = None
     """None for as many as keep honest cards honest at this rate."""
+    theft_pause_s: float = THEFT_PAUSE_S
     duplicate_share: float = 0.0
     malformed_share: float = 0.0
 
@@ -107,7 +108,8 @@ class Arrival:
 def arrivals(world: World) -> Iterator[Arrival]:
     """The world's records in the order in which they are sent, without end."""
     random = Random(world.seed)
-    cards = Cards(random, world.card_count or max(100, round(world.rate * HONEST_PAUSE_S)))
+    card_count = world.card_count or max(100, round(world.rate * HONEST_PAUSE_S))
+    cards = Cards(random, card_count, world.theft_pause_s)
     last: Arrival | None = None
     for number in count():
         due_s = number / world.rate
@@ -131,9 +133,10 @@ def transactions(world: World, record_count: int) -> list[Transaction]:
 class Cards:
     """Which card is used next."""
 
-    def __init__(self, random: Random, card_count: int) -> None:
+    def __init__(self, random: Random, card_count: int, theft_pause_s: float) -> None:
         self._random = random
         self._card_count = card_count
+        self._theft_pause_s = theft_pause_s
         self._honest = self._honest_uses()
         self._stolen: list[tuple[float, int]] = []
         self._next_theft_s = 0.0
@@ -147,7 +150,7 @@ class Cards:
         return next(self._honest), False
 
     def _steal(self, due_s: float) -> None:
-        self._next_theft_s = due_s + self._random.expovariate(1 / THEFT_PAUSE_S)
+        self._next_theft_s = due_s + self._random.expovariate(1 / self._theft_pause_s)
         card = self._random.randrange(self._card_count)
         for _ in range(self._random.randint(*BURST_COUNT)):
             due_s += self._random.uniform(*BURST_PAUSE_S)
@@ -268,6 +271,7 @@ def main() -> None:
         start=options.start or datetime.now(UTC),
         rate=options.rate,
         card_count=options.cards,
+        theft_pause_s=options.theft_pause,
         duplicate_share=options.duplicates,
         malformed_share=options.malformed,
     )
@@ -291,6 +295,12 @@ def _options() -> argparse.Namespace:
         "--partitions", type=int, default=2, help="if the topic must be created (%(default)s)"
     )
     parser.add_argument("--cards", type=int, help="how many cards there are (depends on the rate)")
+    parser.add_argument(
+        "--theft-pause",
+        type=_positive,
+        default=THEFT_PAUSE_S,
+        help="seconds from one theft to the next, on average (%(default)s)",
+    )
     parser.add_argument("--start", type=_instant, help="event time of the first record (now)")
     parser.add_argument("--duplicates", type=_share, default=0.0, help="share of records sent twice")
     parser.add_argument("--malformed", type=_share, default=0.0, help="share of malformed records")

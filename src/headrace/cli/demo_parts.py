@@ -103,13 +103,15 @@ def pipeline_child(
     )
 
 
-def generator_child(example: Path, bootstrap: str, *, rate: int, seed: int) -> ChildSpec:
-    """Live data."""
+def generator_child(
+    example: Path, bootstrap: str, *, rate: int, seed: int, more: tuple[str, ...] = ()
+) -> ChildSpec:
+    """Live data. `more` are options that only this example's generator knows."""
     return ChildSpec(
         name="generator",
         arguments=(
             *(str(example / "generate.py"), "--bootstrap", bootstrap),
-            *("--rate", str(rate), "--seed", str(seed)),
+            *("--rate", str(rate), "--seed", str(seed), *more),
         ),
         ready=re.compile(r"^producing (.+)$"),
         ready_within_s=30,
