@@ -5,8 +5,8 @@ column that the schema calls `not null` has a value, at least one column has a v
 large for its column. Anything else is a dead letter. The rules are Spark's `from_json` made strict:
 
 - It stops reading at the end of the first object. The text is therefore put into an envelope,
-  `{"<list>": [TEXT, {"<end>": true}]}`: only if the list has the end as its second member, and no third, was
-  the text one JSON value. The names are drawn anew each time, so that no text can close the list and
+  `{"<list>": [TEXT, {"<end>": true}]}`: only if the list has the end as its second member was the text one
+  JSON value. The names are drawn anew each time, so that no text can close the list and
   open another that looks the same.
 - It leaves null what does not fit, and says so only in a column of its own, asked for here as `<corrupt>`.
 - It takes single quotes, and NaN; both are switched off.
@@ -78,8 +78,7 @@ class _Envelope:
     @property
     def is_intact(self) -> Column:
         """Whether the text was one JSON value. False or null when it was not."""
-        members = F.col("_opened")[self.list]
-        return (F.size(members) == 2) & F.get(members, F.lit(1))[self.end]
+        return F.get(F.col("_opened")[self.list], F.lit(1))[self.end]
 
     @property
     def is_corrupt(self) -> Column:

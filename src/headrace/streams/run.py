@@ -56,7 +56,6 @@ def run(
                 if on_started is not None and not stopped.is_set():
                     on_started(plan.names)
                 _watch(queries, stopped, on_progress)
-                queries.stop()
         finally:
             stop_session(session)
 

@@ -94,11 +94,13 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) 
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop Spark and wait until its Java process is gone. Does nothing if it has been stopped already."""
+    """Stop all queries and Spark, and wait until Java is gone. Stopping twice does no harm."""
     if session.sparkContext._jsc is None:  # noqa: SLF001 - there is no public way to ask
         return
     # A query that is stopped in mid-batch logs its broken-off tasks as errors.
     session.sparkContext.setLogLevel("OFF")
+    for query in session.streams.active:
+        query.stop()
     session.stop()
     _end_java()
 
