@@ -24,7 +24,7 @@ from headrace.streams.failure import first_line, realtime_refusal
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan
 from headrace.streams.recent import REALTIME_SETTING
-from headrace.streams.session import log_path
+from headrace.streams.session import JAVA_GONE, log_path
 from headrace.streams.sink import to_records
 from headrace.streams.source import read_dead_letters, read_stream
 from headrace.streams.topic import Topic
@@ -86,17 +86,22 @@ class Queries:
     def check(self) -> None:
         """Raise if a query has failed or ended."""
         for name, query in self.running.items():
-            if query.isActive:
-                continue
-            error = query.exception()
-            if error is None:
+            with self._java_is_there(name):
+                is_active, error = query.isActive, query.exception()
+            if error is not None:
+                self._fail(name, error)
+            if not is_active:
                 raise PipelineFailed(f"{name} has ended by itself; Spark's log is {log_path(self.config)}")
-            self._fail(name, error)
 
     def progress(self) -> list[Progress]:
         """The last finished batch of each query that has finished one."""
-        reports = ((name, query.lastProgress) for name, query in self.running.items())
-        return [_progress(name, report) for name, report in reports if report is not None]
+        reports = []
+        for name, query in self.running.items():
+            with self._java_is_there(name):
+                last = query.lastProgress
+            if last is not None:
+                reports.append(_progress(name, last))
+        return reports
 
     def stop(self) -> None:
         """Stop the queries. In real-time mode the open batch is given up and will be run again."""
@@ -144,6 +149,16 @@ class Queries:
             return True
         # Spark runs a query's jobs in a group named after the query's run.
         return bool(self.session.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
+
+    @contextmanager
+    def _java_is_there(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except JAVA_GONE as gone:
+            raise PipelineFailed(
+                f"{name} failed: Spark's Java process is gone, killed or crashed; its logs are in "
+                f"{log_path(self.config).parent}"
+            ) from gone
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, Final
 
 from headrace.config import StreamsConfig
+from headrace.errors import PipelineFailed
 from headrace.streams.admin import ensure_topics
 from headrace.streams.checkpoint import lock_checkpoint, try_lock_checkpoint
 from headrace.streams.pipeline import Pipeline
@@ -19,6 +20,7 @@ from headrace.streams.queries import Progress, Queries
 from headrace.streams.session import start_session, stop_session
 
 WATCH_EVERY_S: Final = 0.25
+SIGNAL_DELAY_S_MAX: Final = 0.5
 
 OnStarted = Callable[[Sequence[str]], None]
 OnProgress = Callable[[Progress], None]
@@ -64,8 +66,15 @@ def _watch(queries: Queries, stop: threading.Event, on_progress: OnProgress | No
     """Raise as soon as a query fails; report each finished batch once."""
     reported: dict[str, int] = {}
     while not stop.wait(WATCH_EVERY_S):
-        queries.check()
-        for progress in queries.progress():
+        try:
+            queries.check()
+            finished = queries.progress() if on_progress is not None else []
+        except PipelineFailed:
+            # Whoever ends a whole group of processes ends Java too, perhaps a moment before us.
+            if stop.wait(SIGNAL_DELAY_S_MAX):
+                return
+            raise
+        for progress in finished:
             if on_progress is not None and reported.get(progress.query) != progress.batch_id:
                 reported[progress.query] = progress.batch_id
                 on_progress(progress)

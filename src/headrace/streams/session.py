@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -29,6 +31,8 @@ from headrace.streams.java import find_java
 SHUFFLE_WAIT_MS: Final = 2
 """How long real-time mode may hold a row back after a shuffle to send more at once. Spark's 50 is felt."""
 JAVA_EXIT_S_MAX: Final = 30.0
+JAVA_GONE: Final = (Py4JError, PySparkException, OSError)
+"""What calls to Spark raise when its Java process has ended, or is about to."""
 
 _LOG_PROPERTIES: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -97,11 +101,15 @@ def stop_session(session: SparkSession) -> None:
     """Stop all queries and Spark, and wait until Java is gone. Stopping twice does no harm."""
     if session.sparkContext._jsc is None:  # noqa: SLF001 - there is no public way to ask
         return
-    # A query that is stopped in mid-batch logs its broken-off tasks as errors.
-    session.sparkContext.setLogLevel("OFF")
-    for query in session.streams.active:
-        query.stop()
-    session.stop()
+    try:
+        # A query that is stopped in mid-batch logs its broken-off tasks as errors.
+        session.sparkContext.setLogLevel("OFF")
+        for query in session.streams.active:
+            query.stop()
+        session.stop()
+    except JAVA_GONE:
+        # Java has crashed or was told to stop as well: there is nothing left to stop but its process.
+        SparkContext._active_spark_context = None  # noqa: SLF001 - so that a later session is a new one
     _end_java()
 
 
@@ -130,6 +138,10 @@ def _end_java() -> None:
     gateway.shutdown()
     # It ends when its standard input closes, which also happens when this process is killed.
     gateway.proc.stdin.close()
-    gateway.proc.wait(timeout=JAVA_EXIT_S_MAX)
+    try:
+        gateway.proc.wait(timeout=JAVA_EXIT_S_MAX)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        gateway.proc.wait()
     SparkContext._gateway = None  # noqa: SLF001 - so that a later session starts a new one
     SparkContext._jvm = None  # noqa: SLF001 - likewise

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -115,7 +119,7 @@ def kafka(headrace_broker: headrace.Broker) -> Kafka:
 @pytest.fixture
 def config(kafka: Kafka, tmp_path: Path) -> StreamsConfig:
     """Settings for the test's broker; the shortest batches that real-time mode allows."""
-    return StreamsConfig(bootstrap=kafka.bootstrap, data_dir=tmp_path, realtime_batch_s=5)
+    return StreamsConfig(bootstrap=kafka.bootstrap, data_dir=tmp_path / "with space", realtime_batch_s=5)
 
 
 StartQueries = Callable[..., Queries]
@@ -138,3 +142,76 @@ def start(spark: SparkSession, config: StreamsConfig) -> Iterator[StartQueries]:
     yield start_queries
     for queries in started:
         queries.stop()
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from headrace.config import StreamsConfig
+from headrace.errors import HeadraceError
+from headrace.streams.load import load_pipelines
+from headrace.streams.run import run
+
+pipelines, bootstrap, data, realtime = sys.argv[1:]
+config = StreamsConfig(bootstrap=bootstrap, data_dir=Path(data), realtime_batch_s=5)
+try:
+    run(
+        load_pipelines(pipelines),
+        config,
+        realtime=realtime == "True",
+        on_started=lambda names: print("running", *names, flush=True),
+    )
+except HeadraceError as error:
+    sys.exit(f"{type(error).__name__}: {error}")
+"""
+
+
+class Driver:
+    """A process of its own that runs pipelines, and its Java."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("running"), f"the driver says {line!r}"
+        (self.java,) = [one for one in psutil.Process(process.pid).children() if one.name() == "java"]
+
+    def kill(self) -> None:
+        """kill -9, and wait until its Java is gone as well."""
+        self._process.kill()
+        self._process.wait()
+        self.java.wait(WITHIN_S)
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Send a signal. Returns the exit code and standard error; its Java must be gone by then."""
+        self._process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for the end. Returns the exit code and standard error; its Java must be gone by then."""
+        _output, errors = self._process.communicate(timeout=WITHIN_S)
+        assert not self.java.is_running()
+        return self._process.returncode, errors
+
+
+Drive = Callable[..., Driver]
+
+
+@pytest.fixture
+def drive(config: StreamsConfig) -> Iterator[Drive]:
+    """Run the pipelines of a file in a process of their own."""
+    with ExitStack() as processes:
+
+        def start_driver(path: Path, *, realtime: bool) -> Driver:
+            arguments = [str(path), config.bootstrap, str(config.data_dir), str(realtime)]
+            process = subprocess.Popen(
+                [sys.executable, "-c", DRIVER, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            processes.enter_context(process)
+            processes.callback(process.kill)
+            return Driver(process)
+
+        yield start_driver

@@ -6,17 +6,14 @@ The alerts of a stream are at least once and may come in several versions: the l
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import psutil
 import pytest
 
 from headrace.config import StreamsConfig
@@ -170,91 +167,30 @@ def test_more_than_the_history_holds_is_told_and_not_passed_over(
     assert by_rule["velocity"]["complete"] is False
 
 
-class Driver:
-    """A process that runs the pipeline, as `headrace run` does."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("running"), f"the driver says {line!r}"
-        self.family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-        assert any("java" in one.name() for one in self.family)
-
-    def kill(self) -> None:
-        """kill -9, and wait until its Java is gone as well."""
-        self._process.kill()
-        self._process.wait()
-        _gone, alive = psutil.wait_procs(self.family, timeout=WITHIN_S)
-        assert alive == []
-
-    def terminate(self) -> tuple[int, str]:
-        """SIGTERM. Returns the exit code and what went to standard error."""
-        self._process.terminate()
-        _output, errors = self._process.communicate(timeout=WITHIN_S)
-        _gone, alive = psutil.wait_procs(self.family, timeout=0)
-        assert alive == []
-        return self._process.returncode, errors
-
-
-PROGRAM = """
-import sys
-from pathlib import Path
-from headrace.config import StreamsConfig
-from headrace.streams.load import load_pipelines
-from headrace.streams.run import run
-
-pipeline, bootstrap, data = sys.argv[1:]
-config = StreamsConfig(bootstrap=bootstrap, data_dir=Path(data), realtime_batch_s=5)
-run(
-    load_pipelines(pipeline),
-    config,
-    realtime=True,
-    on_started=lambda names: print("running", *names, flush=True),
-)
-"""
-
-
-@contextmanager
-def driver(config: StreamsConfig) -> Iterator[Driver]:
-    arguments = [str(FRAUD / "pipeline.py"), config.bootstrap, str(config.data_dir / "with space")]
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield Driver(process)
-        finally:
-            process.kill()
-
-
 def test_after_kill_9_in_mid_stream_the_alerts_are_still_those_of_the_reference(
-    kafka: Any, config: StreamsConfig, world: list[Any]
+    kafka: Any, config: StreamsConfig, drive: Any, world: list[Any]
 ) -> None:
     records = [(one.key or None, one.value) for one in world]
     third = len(records) // 3
 
-    with driver(config) as first:
-        kafka.produce("transactions", records[:third])
-        # The first batch is committed; then comes the kill, in the middle of the second.
-        await_commit(config, "velocity_alerts")
-        kafka.produce("transactions", records[third : 2 * third])
-        read_until(kafka, expected(world[: 2 * third]))
-        first.kill()
+    first = drive(FRAUD / "pipeline.py", realtime=True)
+    kafka.produce("transactions", records[:third])
+    # The first batch is committed; then comes the kill, in the middle of the second.
+    await_commit(config, "velocity_alerts")
+    kafka.produce("transactions", records[third : 2 * third])
+    read_until(kafka, expected(world[: 2 * third]))
+    first.kill()
     kafka.produce("transactions", records[2 * third :])
-    with driver(config) as second:
-        alerts = read_until(kafka, expected(world))
-        code, errors = second.terminate()
+    second = drive(FRAUD / "pipeline.py", realtime=True)
+    alerts = read_until(kafka, expected(world))
 
+    assert second.end(signal.SIGTERM) == (0, "")
     assert len(alerts) > len(held(alerts)), "nothing was sent twice: the kill did not hit an open batch"
-    assert (code, errors) == (0, "")
 
 
 def await_commit(config: StreamsConfig, query: str) -> None:
     """Wait until the query has committed a batch."""
-    commits = config.data_dir / "with space" / "checkpoints" / query / "commits"
+    commits = config.checkpoints_dir / query / "commits"
     deadline_s = time.monotonic() + WITHIN_S
     while not (commits / "0").exists():
         assert time.monotonic() < deadline_s, f"no batch of {query} was committed"

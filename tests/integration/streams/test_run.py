@@ -1,0 +1,65 @@
+"""A run from its start to its end, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+PIPELINES = """
+import headrace.streams as hr
+
+orders = hr.topic("orders", schema="id string not null")
+
+@hr.pipeline(writes=hr.topic("copies", key="id"))
+def copies(orders):
+    return orders.select("id")
+"""
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path) -> Path:
+    path = tmp_path / "pipelines.py"
+    path.write_text(PIPELINES)
+    return path
+
+
+def order(number: str) -> tuple[str, str]:
+    return number, json.dumps({"id": number})
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(kafka: Any, drive: Any, pipelines: Path) -> None:
+    first = drive(pipelines, realtime=False)
+    kafka.produce("orders", [order("a")])
+    kafka.read_count("copies", 1)
+    assert first.end(signal.SIGINT) == (0, "")
+
+    kafka.produce("orders", [order("b")])
+    second = drive(pipelines, realtime=False)
+
+    assert sorted(record.key for record in kafka.read_count("copies", 2)) == [b"a", b"b"]
+    assert second.end(signal.SIGTERM) == (0, "")
+
+
+def test_a_run_whose_java_dies_says_so_in_a_sentence(drive: Any, pipelines: Path) -> None:
+    running = drive(pipelines, realtime=True)
+
+    running.java.kill()
+
+    code, errors = running.ended()
+    assert code == 1
+    assert "failed: Spark's Java process is gone, killed or crashed; its logs are in" in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_run_whose_java_is_told_to_stop_as_well_ends_without_a_word(drive: Any, pipelines: Path) -> None:
+    running = drive(pipelines, realtime=True)
+
+    running.java.terminate()
+
+    assert running.end(signal.SIGTERM) == (0, "")
