@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from playwright.sync_api import sync_playwright
 
 from headrace import Broker
 from headrace.config import Address, BrokerConfig
@@ -25,19 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
 
 READY_WITHIN_S = 30.0
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
-CHROMIUM_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 class RestartableBroker:
@@ -106,46 +92,6 @@ def console_process(bootstrap: str, listen: str = "127.0.0.1:0") -> Iterator[str
             process.kill()
 
 
-@dataclass
-class Watch:
-    """What the browser did that a test may not see on the page."""
-
-    own_url: str
-    expected: tuple[str, ...] = ()
-    """What the browser may report in tests that take the console away, or open too many pages."""
-    problems: list[str] = field(default_factory=list)
-    other_requests: list[str] = field(default_factory=list)
-
-    def attach(self, page: Page) -> None:
-        page.on("console", lambda message: self._note(message.type, message.text))
-        page.on("pageerror", lambda error: self.problems.append(str(error)))
-        page.on("request", lambda request: self._see(request.url))
-
-    def check(self) -> None:
-        assert self.problems == []
-        assert self.other_requests == []
-
-    def _note(self, kind: str, text: str) -> None:
-        if kind in {"error", "warning"} and not text.startswith(self.expected or "\0"):
-            self.problems.append(text)
-
-    def _see(self, url: str) -> None:
-        if not url.startswith(self.own_url + "/"):
-            self.other_requests.append(url)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium, or any other that is installed."""
-    executable = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
-    if executable is None:
-        pytest.skip(f"no Chromium found (looked for {', '.join(CHROMIUM_NAMES)}): the page is not tested")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RestartableBroker]:
     broker = RestartableBroker(tmp_path / "data")
@@ -172,23 +118,3 @@ def console_url(broker: RestartableBroker) -> Iterator[str]:
 def run_console() -> Callable[..., Any]:
     """For tests that start and stop the console themselves."""
     return console_process
-
-
-@pytest.fixture
-def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Open the page at a URL; at the end, it must have been quiet and have asked no other host."""
-    watches: list[Watch] = []
-
-    def open_page(url: str, *, expected: tuple[str, ...] = (), **options: Any) -> Page:
-        page = browser.new_context(**options).new_page()
-        page.set_default_timeout(READY_WITHIN_S * 1000)
-        watches.append(Watch(url, expected))
-        watches[-1].attach(page)
-        page.goto(url)
-        return page
-
-    yield open_page
-    for context in browser.contexts:
-        context.close()
-    for watch in watches:
-        watch.check()

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from playwright.sync_api import Page, expect
 
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 120.0
@@ -106,6 +107,21 @@ def test_ctrl_c_stops_everything_and_leaves_no_process_and_no_port(tmp_path: Pat
         assert demo.process.wait(90) == 0, demo.text
     assert gone(family, within_s=1)
     assert not any(is_open(str(address)) for address in addresses)
+
+
+@pytest.mark.browser
+def test_the_page_shows_alerts_as_they_come(tmp_path: Path, open_page: Callable[[str], Page]) -> None:
+    with running_demo(tmp_path) as demo:
+        demo.eventually(lambda: "generator" in demo.text)
+        page = open_page(str(demo.address("page")))
+        expect(page.locator("#status")).to_contain_text("live")
+        row = page.locator("#rows > li:visible").first
+        expect(row).to_contain_text("transactions in 1 minute")
+        expect(row).to_contain_text("ms")
+        seen = int(page.locator("#count-alerts").inner_text())
+        demo.eventually(lambda: int(page.locator("#count-alerts").inner_text()) > seen)
+        expect(page.locator("#latency-p50")).to_have_text(re.compile(r"\d"))
+        page.context.close()
 
 
 def test_a_killed_broker_comes_back_and_alerts_go_on(tmp_path: Path) -> None:
