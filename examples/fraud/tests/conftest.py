@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests."""
-    session = start_session(StreamsConfig(data_dir=tmp_path_factory.mktemp("spark")), slots=SLOTS)
+    directory = tmp_path_factory.mktemp("spark")
+    session = start_session(StreamsConfig(data_dir=directory), slots=SLOTS, work_dir=directory)
     yield session
     stop_session(session)

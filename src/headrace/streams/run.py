@@ -18,6 +18,7 @@ from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
 from headrace.streams.queries import Progress, Queries
 from headrace.streams.session import start_session, stop_session
+from headrace.streams.workspace import workspace
 
 WATCH_EVERY_S: Final = 0.25
 SIGNAL_DELAY_S_MAX: Final = 0.5
@@ -47,7 +48,8 @@ def run(
         own = [topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters, held)]
         partition_counts = ensure_topics(config.bootstrap, plan.topics())
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
-        session = start_session(config, slots=max(slots, os.cpu_count() or 1))
+        work_dir = held.enter_context(workspace(config.data_dir))
+        session = start_session(config, slots=max(slots, os.cpu_count() or 1), work_dir=work_dir)
         try:
             # Spark has put a handler of its own in place of ours.
             with _stop_on_signals(stopped):

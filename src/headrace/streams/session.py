@@ -42,7 +42,9 @@ def log_path(config: StreamsConfig) -> Path:
     return config.data_dir / "logs" / "spark.log"
 
 
-def start_session(config: StreamsConfig, *, slots: int, name: str = "headrace") -> SparkSession:
+def start_session(
+    config: StreamsConfig, *, slots: int, work_dir: Path, name: str = "headrace"
+) -> SparkSession:
     """Start Spark, with Java and the connector jars found first. `slots` counts for a local master only."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     # Python functions must run in this interpreter, not in whatever python3 is on PATH.
@@ -52,7 +54,7 @@ def start_session(config: StreamsConfig, *, slots: int, name: str = "headrace") 
     log_path(config).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     jars = resolve_jars(config.cache_dir, config.jars_dir)
     builder: SparkSession.Builder = SparkSession.builder
-    for key, value in session_options(config, slots=slots, jars=jars).items():
+    for key, value in session_options(config, slots=slots, jars=jars, work_dir=work_dir).items():
         builder = builder.config(key, value)
     java_log = log_path(config).with_name("java.log")
     try:
@@ -64,16 +66,20 @@ def start_session(config: StreamsConfig, *, slots: int, name: str = "headrace") 
         ) from error
 
 
-def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) -> dict[str, str]:
+def session_options(
+    config: StreamsConfig, *, slots: int, jars: Sequence[Path], work_dir: Path
+) -> dict[str, str]:
     """What the session is started with."""
-    log_options = (
-        f'"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()}" '
-        f'"-Dheadrace.log.file={log_path(config).absolute()}"'
+    java_options = (
+        f'"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()}"',
+        f'"-Dheadrace.log.file={log_path(config).absolute()}"',
+        f'"-Djava.io.tmpdir={work_dir}"',
     )
     options = {
         "spark.master": config.master or f"local[{slots}]",
         "spark.jars": ",".join(str(path) for path in jars),
-        "spark.driver.extraJavaOptions": log_options,
+        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.local.dir": str(work_dir),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -87,8 +93,8 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Sequence[Path]) 
         # The only format that it writes; so that a checkpoint of micro-batches can go on in real-time mode.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(SHUFFLE_WAIT_MS),
-        # Nothing is ever kept in a warehouse; this keeps Spark from looking in the working directory.
-        "spark.sql.warehouse.dir": str((config.data_dir / "warehouse").absolute()),
+        # Nothing is ever kept in a warehouse; this keeps Spark from looking in the current directory.
+        "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
     }
     if config.master is None or config.master.startswith("local"):

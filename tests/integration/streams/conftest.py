@@ -42,7 +42,8 @@ def _examples_can_be_imported() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session that all tests share."""
-    session = start_session(StreamsConfig(data_dir=tmp_path_factory.mktemp("spark")), slots=SLOTS)
+    directory = tmp_path_factory.mktemp("spark")
+    session = start_session(StreamsConfig(data_dir=directory), slots=SLOTS, work_dir=directory)
     yield session
     stop_session(session)
 

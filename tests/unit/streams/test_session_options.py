@@ -10,15 +10,19 @@ from headrace.streams.session import session_options
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
 
 
+def options_of(config: StreamsConfig) -> dict[str, str]:
+    return session_options(config, slots=12, jars=JARS, work_dir=Path("/work space"))
+
+
 def test_a_local_session_has_a_slot_for_each_task_and_stays_on_this_machine() -> None:
-    options = session_options(StreamsConfig(), slots=12, jars=JARS)
+    options = options_of(StreamsConfig())
 
     assert options["spark.master"] == "local[12]"
     assert options["spark.driver.host"] == options["spark.driver.bindAddress"] == "127.0.0.1"
 
 
 def test_a_cluster_is_used_as_it_is_and_must_be_able_to_reach_the_driver() -> None:
-    options = session_options(StreamsConfig(master="spark://example:7077"), slots=12, jars=JARS)
+    options = options_of(StreamsConfig(master="spark://example:7077"))
 
     assert options["spark.master"] == "spark://example:7077"
     assert "spark.driver.host" not in options
@@ -26,15 +30,22 @@ def test_a_cluster_is_used_as_it_is_and_must_be_able_to_reach_the_driver() -> No
 
 
 def test_the_connector_jars_are_handed_over() -> None:
-    assert session_options(StreamsConfig(), slots=1, jars=JARS)["spark.jars"] == "/jars/a.jar,/jars/b.jar"
+    assert options_of(StreamsConfig())["spark.jars"] == "/jars/a.jar,/jars/b.jar"
 
 
 def test_times_are_utc_whatever_the_machine_says() -> None:
-    assert session_options(StreamsConfig(), slots=1, jars=JARS)["spark.sql.session.timeZone"] == "UTC"
+    assert options_of(StreamsConfig())["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_what_is_needed_only_while_it_runs_goes_to_the_work_directory() -> None:
+    options = options_of(StreamsConfig())
+
+    assert options["spark.local.dir"] == "/work space"
+    assert '"-Djava.io.tmpdir=/work space"' in options["spark.driver.extraJavaOptions"]
 
 
 def test_sparks_log_goes_to_a_file_below_the_data_directory(tmp_path: Path) -> None:
-    options = session_options(StreamsConfig(data_dir=tmp_path / "with space"), slots=1, jars=JARS)
+    options = options_of(StreamsConfig(data_dir=tmp_path / "with space"))
 
     assert (
         f'"-Dheadrace.log.file={tmp_path}/with space/logs/spark.log"'
