@@ -10,6 +10,7 @@ with headrace.Broker("data") as broker:         # keeps its data in ./data
 from __future__ import annotations
 
 import asyncio
+import atexit
 import signal
 import sys
 import tempfile
@@ -71,7 +72,9 @@ class Broker:
             self._temporary_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
         config = replace(self._config, data_dir=self.data_dir)
         started: Future[tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-        thread = Thread(target=_run_in_thread, args=(config, self._clock, started), name="headrace-broker")
+        thread = Thread(
+            target=_run_in_thread, args=(config, self._clock, started), name="headrace-broker", daemon=True
+        )
         thread.start()
         try:
             self._address, self._loop, self._stopping = started.result()
@@ -80,6 +83,8 @@ class Broker:
             self._remove_temporary_dir()
             raise
         self._thread = thread
+        # Whoever forgets to stop a broker can still leave the program, and finds no directory left over.
+        atexit.register(self.stop)
         return self
 
     def stop(self) -> None:
@@ -89,6 +94,7 @@ class Broker:
         self._loop.call_soon_threadsafe(self._stopping.set)
         self._thread.join()
         self._thread = None
+        atexit.unregister(self.stop)
         self._remove_temporary_dir()
 
     @property

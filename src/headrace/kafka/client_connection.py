@@ -8,13 +8,13 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from headrace.config import Address
+from headrace.config import KIB, Address
 from headrace.errors import ProtocolError
+from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
-from headrace.kafka.dispatch import Peer, dispatch
+from headrace.kafka.dispatch import Peer, Started, dispatch
 
 if TYPE_CHECKING:
-    from headrace.kafka.answer import Pending
     from headrace.kafka.budget import InFlightBudget
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.services import Services
@@ -23,6 +23,10 @@ logger: Final = logging.getLogger(__name__)
 
 FRAME_WAIT_S_MAX: Final = 60.0
 """A frame that has begun must be there as a whole within this time."""
+
+MISTAKE: Final = "a request of %s failed in an unexpected way; closing its connection"
+JOINED_BYTES_MAX: Final = 64 * KIB
+"""Answers below this size are sent as one piece."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -33,12 +37,14 @@ class ClientConnection(asyncio.Protocol):
         services: Services,
         budget: InFlightBudget,
         connections: set[ClientConnection],
+        loop: asyncio.AbstractEventLoop,
         *,
         is_refused: bool,
     ) -> None:
         self._services = services
         self._budget = budget
         self._connections = connections
+        self._loop = loop
         self._is_refused = is_refused
         self._reader = FrameReader(services.config.frame_bytes_max)
         self._answers = AnswerQueue()
@@ -51,7 +57,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_reading = True
         self._is_writable = True
         self._is_lost = False
-        self._lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._lost: asyncio.Future[None] = loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember who it is."""
@@ -136,7 +142,7 @@ class ClientConnection(asyncio.Protocol):
             frame = self._reader.next_frame()
             if frame is None:
                 if self._frame_began_s is None:
-                    self._frame_began_s = asyncio.get_running_loop().time()
+                    self._frame_began_s = self._loop.time()
                 return
             self._admitted_bytes = None
             self._frame_began_s = None
@@ -156,23 +162,37 @@ class ClientConnection(asyncio.Protocol):
     def _start(self, frame: bytes) -> None:
         slot = self._answers.open_slot(is_produce=is_produce(frame))
         size_bytes = len(frame)
-
-        def answer(parts: Parts | None) -> None:
-            self._answered(slot, size_bytes, parts)
-
-        pending = dispatch(self._services, self._peer, frame, answer)
-        if pending is not None and not pending.is_resolved:
+        started = dispatch(self._services, self._peer, frame)
+        if not isinstance(started.outcome, Pending):
+            self._answered(slot, size_bytes, started, started.outcome)
+            return
+        pending: Pending[Any] = started.outcome
+        pending.then(lambda response: self._answered(slot, size_bytes, started, response))
+        if not pending.is_resolved:
             self._pending[slot] = pending
 
-    def _answered(self, slot: Slot, size_bytes: int, parts: Parts | None) -> None:
+    def _answered(self, slot: Slot, size_bytes: int, started: Started, response: Any) -> None:
         if self._is_lost:
             return
         self._pending.pop(slot, None)
         self._reserved_bytes -= size_bytes
-        for ready in self._answers.fill(slot, parts):
-            self._transport.writelines(ready)
+        try:
+            parts = None if response is Silence.KEEP_OPEN else started.encode(response)
+            for ready in self._answers.fill(slot, parts):
+                self._send(ready)
+        except Exception:
+            # Whoever resolved this answer may have others to resolve, of other connections.
+            logger.exception(MISTAKE, self._peer)
+            self.abort()
         self._budget.release(size_bytes)
         self._pump()
+
+    def _send(self, parts: Parts) -> None:
+        # Many small parts cost more than one copy of them; a large part costs more to copy.
+        if sum(map(len, parts)) < JOINED_BYTES_MAX:
+            self._transport.write(b"".join(parts))
+        else:
+            self._transport.writelines(parts)
 
     def _pause_or_resume_reading(self) -> None:
         if self._is_lost or self._transport.is_closing():

@@ -50,6 +50,10 @@ class GroupCommit:
         """The offset below which consumers may read."""
         return log.durable_offset if self._is_synchronous else log.end_offset
 
+    def is_durable(self, log: PartitionLog, end_offset: int) -> bool:
+        """Whether nobody has to wait for what lies below the offset."""
+        return not self._is_synchronous or log.durable_offset >= end_offset
+
     def appended(self, log: PartitionLog) -> None:
         """Note that the log has grown."""
         if not self._is_synchronous:
@@ -60,7 +64,7 @@ class GroupCommit:
 
     def when_durable(self, log: PartitionLog, end_offset: int, waiter: Waiter) -> None:
         """Call the waiter once everything below the offset is durable, or the disk has failed."""
-        if not self._is_synchronous or log.durable_offset >= end_offset:
+        if self.is_durable(log, end_offset):
             waiter(None)
         else:
             self._waiters.setdefault(log, deque()).append((end_offset, waiter))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ProtocolError
-from headrace.kafka.answer import Pending, Silence
+from headrace.kafka.answer import Silence
 from headrace.kafka.api import APIS, OFFERED
 from headrace.kafka.codec.frame import (
     API_VERSIONS_KEY,
@@ -18,10 +18,8 @@ from headrace.kafka.handlers.api_versions import unsupported_api_versions
 from headrace.kafka.services import Call, Services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.config import Address
-    from headrace.kafka.codec.frame import RequestHeader
+    from headrace.kafka.codec.frame import RequestHeader, ResponseWriter
     from headrace.kafka.codec.writer import Parts
 
 
@@ -38,18 +36,26 @@ class Peer:
         return f"{self.host}:{self.port}"
 
 
-def dispatch(
-    services: Services, peer: Peer, frame: bytes, answer: Callable[[Parts | None], None]
-) -> Pending[Any] | None:
-    """Start a request, and call `answer` with its frame, or with None if it has none.
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A request that has been started: what its handler returned, and how that is written."""
 
-    Returns the pending answer if it comes later. Raises ProtocolError if the connection is to be closed.
-    """
+    outcome: Any
+    """The response, a Pending that will have it, or Silence."""
+    writer: ResponseWriter
+    correlation_id: int
+
+    def encode(self, response: Any) -> Parts:
+        """Return the answer's frame."""
+        return self.writer.write(self.correlation_id, response)
+
+
+def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
+    """Start a request. Raises ProtocolError if its connection is to be closed."""
     header = read_request_header(frame)
     api = APIS.get(header.api_key)
     if api is None or not api.offers(header.api_version):
-        answer(_unsupported(header))
-        return None
+        return _unsupported(header)
     try:
         request = request_reader(header.api_key, header.api_version, api.request).read(frame, header)
     except ProtocolError as error:
@@ -61,29 +67,19 @@ def dispatch(
         address=peer.address,
         api_version=header.api_version,
     )
-    response = api.handler(call, request)
+    outcome = api.handler(call, request)
     if services.store.failed is not None:
         services.commit.fail(services.store.failed)
-    write = response_writer(header.api_key, header.api_version).write
-    if isinstance(response, Pending):
-        response.then(lambda value: answer(write(header.correlation_id, value)))
-        return response
-    if isinstance(response, Silence):
-        if response is Silence.CLOSE:
-            raise ProtocolError(
-                f"{_name(header)} failed, and with acks=0 only a closed connection can say so"
-            )
-        answer(None)
-        return None
-    answer(write(header.correlation_id, response))
-    return None
+    if outcome is Silence.CLOSE:
+        raise ProtocolError(f"{_name(header)} failed, and with acks=0 only a closed connection can say so")
+    return Started(outcome, response_writer(header.api_key, header.api_version), header.correlation_id)
 
 
-def _unsupported(header: RequestHeader) -> Parts:
+def _unsupported(header: RequestHeader) -> Started:
     if header.api_key != API_VERSIONS_KEY:
         raise ProtocolError(f"{_name(header)} is not offered; ask for ApiVersions to see what is")
     response = unsupported_api_versions(OFFERED)
-    return response_writer(API_VERSIONS_KEY, 0).write(header.correlation_id, response)
+    return Started(response, response_writer(API_VERSIONS_KEY, 0), header.correlation_id)
 
 
 def _name(header: RequestHeader) -> str:

@@ -96,6 +96,7 @@ class KafkaServer:
             self._services,
             self._budget,
             self._connections,
+            self._loop,
             is_refused=len(self._connections) >= self._config.connection_count_max,
         )
 

@@ -141,6 +141,9 @@ class RawClient:
         data = _encode(header_type, header) + body
         return struct.pack(">i", len(data)) + data
 
+    def encode(self, entity: Any) -> bytes:
+        return _encode(type(entity), entity)
+
     def request_frame(self, api_key: int, version: int, **fields: Any) -> bytes:
         schema: Any = load_request_schema(api_key, version)
         return self.frame(api_key, version, _encode(schema, schema(**fields)))

@@ -7,15 +7,18 @@ import random
 import socket
 import ssl
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import kio.schema.fetch.v12.request
+import kio.schema.join_group.v3.request
 import psutil
 import pytest
 from confluent_kafka import TopicPartition
 
 from headrace.broker import Broker
 from headrace.config import MIB, Address, BrokerConfig
+from headrace.kafka import client_connection, server
 from headrace.kafka.api import APIS
 
 if TYPE_CHECKING:
@@ -80,6 +83,48 @@ def test_tls_on_the_plain_port_is_named_in_the_log(raw: Any, caplog: pytest.LogC
 def test_a_frame_that_never_ends_keeps_nobody_else_waiting(raw: Any, kafka: Any) -> None:
     raw.send(struct.pack(">ih", 50 * MIB, PRODUCE) + b"x" * 1_000)
     assert kafka.produce("orders", [b"meanwhile"]) == [0]
+
+
+def test_a_frame_that_drips_in_too_slowly_closes_its_connection(
+    raw_at: Callable[[str], Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
+    monkeypatch.setattr(client_connection, "FRAME_WAIT_S_MAX", 0.1)
+    with Broker() as broker:
+        slow, idle = raw_at(broker.bootstrap), raw_at(broker.bootstrap)
+        slow.send(struct.pack(">ih", 50 * MIB, PRODUCE) + b"x" * 1_000)
+        assert_refused(slow, caplog, "was not there as a whole")
+        assert idle.request(METADATA, 1, topics=()).topics == ()
+
+
+def test_a_client_with_an_endless_name_can_join_a_group(raw: Any, caplog: pytest.LogCaptureFixture) -> None:
+    schemas: Any = kio.schema.join_group.v3.request
+    body = raw.encode(
+        schemas.JoinGroupRequest(
+            group_id="g",
+            session_timeout=dt.timedelta(seconds=6),
+            rebalance_timeout=dt.timedelta(seconds=6),
+            member_id="",
+            protocol_type="consumer",
+            protocols=(schemas.JoinGroupRequestProtocol(name="range", metadata=b""),),
+        )
+    )
+    raw.send(raw.frame(11, 3, body, client_id="n" * 32_767))
+    assert raw.receive(11, 3).error_code.name == "none"
+
+
+def test_a_mistake_of_the_broker_in_one_request_ends_only_its_connection(
+    raw: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patch:
+        patch.setitem(APIS, METADATA, replace(APIS[METADATA], handler=fail))
+        raw.send(raw.request_frame(METADATA, 1, topics=None))
+        assert raw.is_closed_by_the_broker()
+    assert "in an unexpected way" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_peer_that_hangs_up_in_mid_frame_leaves_nothing_behind(raw: Any, kafka: Any) -> None:

@@ -119,6 +119,15 @@ def test_a_client_that_waits_is_let_go_when_the_broker_stops(
     assert client.is_closed_by_the_broker()
 
 
+def test_a_program_that_forgets_to_stop_its_broker_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = "import headrace; broker = headrace.Broker().start(); print(broker.data_dir)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not Path(done.stdout.strip()).exists()
+    assert done.stderr == ""
+
+
 def test_importing_headrace_loads_neither_the_broker_nor_spark() -> None:
     loaded = _modules_after("import headrace")
     assert not loaded & {"asyncio", "kio", "uvloop", "pyspark", "confluent_kafka", "headrace.broker"}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from headrace.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from headrace.kafka.services import Call
 
+MEMBER_NAME_LENGTH_MAX: Final = 100
+"""How much of a client's name goes into the ids of its members, which other members are told."""
 FIRST_VERSION_WITH_KNOWN_ID: Final = 4
 FIRST_VERSION_THAT_SKIPS_ASSIGNMENT: Final = 9
 FIRST_VERSION_THAT_LEAVES_TOGETHER: Final = 3
@@ -32,7 +34,7 @@ def handle_join_group(
     pending: Pending[JoinGroupResponse] = Pending()
     joiner = Joiner(
         token=pending,
-        new_member_id=f"{request.group_instance_id or call.client_id}-{uuid4()}",
+        new_member_id=f"{(request.group_instance_id or call.client_id)[:MEMBER_NAME_LENGTH_MAX]}-{uuid4()}",
         must_know_id=call.api_version >= FIRST_VERSION_WITH_KNOWN_ID,
         can_skip_assignment=call.api_version >= FIRST_VERSION_THAT_SKIPS_ASSIGNMENT,
         client_id=call.client_id,

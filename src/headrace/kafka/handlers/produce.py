@@ -102,7 +102,9 @@ def _append_partition(
     except HeadraceError as error:
         return _failed(partition.index, error_code_of(error), str(error))
     services.commit.appended(log)
-    waits.append((log, appended.last_offset + 1))
+    end_offset = appended.last_offset + 1
+    if not services.commit.is_durable(log, end_offset):
+        waits.append((log, end_offset))
     return PartitionProduceResponse(
         index=partition.index, base_offset=appended.base_offset, log_start_offset=log.start_offset
     )

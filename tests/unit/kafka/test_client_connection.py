@@ -1,0 +1,197 @@
+"""A connection's order and limits, with a transport that only notes what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.config import BrokerConfig
+from headrace.kafka.answer import Pending
+from headrace.kafka.api import APIS
+from headrace.kafka.budget import InFlightBudget
+from headrace.kafka.client_connection import ClientConnection
+from headrace.kafka.connection import REQUESTS_WAITING_MAX
+from headrace.kafka.messages.metadata import MetadataResponse
+from headrace.kafka.messages.produce import ProduceResponse
+
+PRODUCE, METADATA = 0, 3
+EMPTY_METADATA = MetadataResponse(brokers=(), topics=())
+EMPTY_PRODUCE = ProduceResponse(responses=())
+
+
+class FakeTransport:
+    """Notes what is written and whether reading goes on."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.is_reading = True
+        self.is_aborted = False
+
+    def get_extra_info(self, name: str) -> Any:
+        if name == "socket":
+            return SimpleNamespace(setsockopt=lambda *_: None)
+        return ("127.0.0.1", 9092)
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def writelines(self, parts: list[bytes]) -> None:
+        self.written += b"".join(parts)
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+class Bench:
+    """Connections whose handlers answer when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.started: list[tuple[int, Pending[Any]]] = []
+        self.budget = InFlightBudget(10_000)
+        self.services: Any = SimpleNamespace(config=BrokerConfig(), store=SimpleNamespace(failed=None))
+        for key in (PRODUCE, METADATA):
+            monkeypatch.setitem(APIS, key, replace(APIS[key], handler=self._handler(key)))
+
+    def _handler(self, key: int) -> Any:
+        def handle(*_arguments: object) -> Pending[Any]:
+            pending: Pending[Any] = Pending()
+            self.started.append((key, pending))
+            return pending
+
+        return handle
+
+    def connect(self, *, is_refused: bool = False) -> tuple[ClientConnection, Any]:
+        connection = ClientConnection(self.services, self.budget, set(), self._loop, is_refused=is_refused)
+        transport: Any = FakeTransport()
+        connection.connection_made(transport)
+        return connection, transport
+
+    @property
+    def keys(self) -> list[int]:
+        return [key for key, _ in self.started]
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    loop = asyncio.new_event_loop()
+    yield Bench(monkeypatch, loop)
+    loop.close()
+
+
+def frame(key: int, correlation_id: int, padding: int = 0) -> bytes:
+    body = struct.pack(">i", -1) if key == METADATA else struct.pack(">hhii", -1, -1, 0, 0)
+    version = 1 if key == METADATA else 3
+    data = struct.pack(">hhih", key, version, correlation_id, -1) + body + bytes(padding)
+    return struct.pack(">i", len(data)) + data
+
+
+def correlation_ids(data: bytes) -> list[int]:
+    found = []
+    while data:
+        size, correlation_id = struct.unpack_from(">ii", data)
+        found.append(correlation_id)
+        data = data[4 + size :]
+    return found
+
+
+def test_produces_start_together_and_are_answered_in_order(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(b"".join(frame(PRODUCE, number) for number in range(5)))
+    assert bench.keys == [PRODUCE] * 5
+    for _, pending in reversed(bench.started):
+        assert transport.written == b""
+        pending.resolve(EMPTY_PRODUCE)
+    assert correlation_ids(transport.written) == [0, 1, 2, 3, 4]
+
+
+def test_another_request_starts_only_when_all_before_it_are_answered(bench: Bench) -> None:
+    connection, _ = bench.connect()
+    connection.data_received(frame(PRODUCE, 0) + frame(METADATA, 1) + frame(PRODUCE, 2))
+    assert bench.keys == [PRODUCE]
+    bench.started[0][1].resolve(EMPTY_PRODUCE)
+    assert bench.keys == [PRODUCE, METADATA]
+    bench.started[1][1].resolve(EMPTY_METADATA)
+    assert bench.keys == [PRODUCE, METADATA, PRODUCE]
+
+
+def test_reading_stops_while_too_many_requests_wait_and_goes_on_after(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(b"".join(frame(METADATA, number) for number in range(REQUESTS_WAITING_MAX + 9)))
+    assert not transport.is_reading
+    while not transport.is_reading:
+        bench.started[-1][1].resolve(EMPTY_METADATA)
+    assert len(bench.started) < REQUESTS_WAITING_MAX
+    while len(correlation_ids(transport.written)) < REQUESTS_WAITING_MAX + 9:
+        bench.started[-1][1].resolve(EMPTY_METADATA)
+    assert correlation_ids(transport.written) == list(range(REQUESTS_WAITING_MAX + 9))
+
+
+def test_nothing_more_starts_for_a_client_that_does_not_read_its_answers(bench: Bench) -> None:
+    connection, _ = bench.connect()
+    connection.pause_writing()
+    connection.data_received(frame(METADATA, 0))
+    assert bench.keys == []
+    connection.resume_writing()
+    assert bench.keys == [METADATA]
+
+
+def test_a_frame_for_which_there_is_no_room_waits_until_another_connection_gives_room_back(
+    bench: Bench,
+) -> None:
+    (first, _), (second, transport) = bench.connect(), bench.connect()
+    first.data_received(frame(METADATA, 0, padding=6_000))
+    second.data_received(frame(METADATA, 1, padding=6_000))
+    assert bench.keys == [METADATA]
+    assert not transport.is_reading
+    bench.started[0][1].resolve(EMPTY_METADATA)
+    assert bench.keys == [METADATA, METADATA]
+    assert transport.is_reading
+    bench.started[1][1].resolve(EMPTY_METADATA)
+    assert bench.budget.used_bytes == 0
+
+
+def test_a_lost_connection_gives_back_its_room_and_its_waits(bench: Bench) -> None:
+    connection, _ = bench.connect()
+    connection.data_received(frame(METADATA, 0, padding=3_000) + frame(METADATA, 1, padding=3_000))
+    connection.data_received(frame(PRODUCE, 2, padding=2_000)[:100])
+    abandoned: list[bool] = []
+    bench.started[0][1].on_abandoned = lambda: abandoned.append(True)
+    assert bench.budget.used_bytes > 8_000
+    connection.connection_lost(None)
+    assert bench.budget.used_bytes == 0
+    assert abandoned == [True]
+    bench.started[0][1].resolve(EMPTY_METADATA)
+    assert bench.budget.used_bytes == 0
+
+
+def test_an_answer_that_cannot_be_written_ends_only_its_own_connection(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    (first, broken), (second, whole) = bench.connect(), bench.connect()
+    first.data_received(frame(METADATA, 0))
+    second.data_received(frame(METADATA, 1))
+    bench.started[0][1].resolve("not a response")
+    bench.started[1][1].resolve(EMPTY_METADATA)
+    assert broken.is_aborted
+    assert correlation_ids(whole.written) == [1]
+    assert "in an unexpected way" in caplog.text
+
+
+def test_a_connection_above_the_maximum_is_closed_at_once(bench: Bench) -> None:
+    _, transport = bench.connect(is_refused=True)
+    assert transport.is_aborted
