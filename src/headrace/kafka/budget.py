@@ -7,7 +7,6 @@ never wait for each other.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,13 +18,13 @@ class InFlightBudget:
 
     def __init__(self, size_bytes_max: int) -> None:
         self._size_bytes_max = size_bytes_max
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}
         self.used_bytes = 0
 
     def reserve(self, size_bytes: int, when_there_is_room: Callable[[], None]) -> bool:
-        """Reserve bytes; if there is no room, call back once there may be."""
+        """Reserve bytes; if there is no room, call back once there may be. Who asks twice is called once."""
         if self.used_bytes + size_bytes > self._size_bytes_max:
-            self._waiting.append(when_there_is_room)
+            self._waiting[when_there_is_room] = None
             return False
         self.used_bytes += size_bytes
         return True
@@ -33,6 +32,6 @@ class InFlightBudget:
     def release(self, size_bytes: int) -> None:
         """Give bytes back, and let those who wait try again."""
         self.used_bytes -= size_bytes
-        # Each one that finds no room again queues up behind; so go round once, not for ever.
-        for _ in range(len(self._waiting)):
-            self._waiting.popleft()()
+        waiting, self._waiting = self._waiting, {}
+        for try_again in waiting:
+            try_again()

@@ -15,6 +15,8 @@ from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameRe
 from headrace.kafka.dispatch import Peer, Started, dispatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.kafka.budget import InFlightBudget
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.services import Services
@@ -39,13 +41,13 @@ class ClientConnection(asyncio.Protocol):
         connections: set[ClientConnection],
         loop: asyncio.AbstractEventLoop,
         *,
-        is_refused: bool,
+        may_open: Callable[[], bool],
     ) -> None:
         self._services = services
         self._budget = budget
         self._connections = connections
         self._loop = loop
-        self._is_refused = is_refused
+        self._may_open = may_open
         self._reader = FrameReader(services.config.frame_bytes_max)
         self._answers = AnswerQueue()
         self._waiting: deque[bytes] = deque()
@@ -62,8 +64,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember who it is."""
         self._transport = cast("asyncio.Transport", transport)
-        if self._is_refused:
-            logger.warning("connection refused: connection_count_max are open already")
+        if not self._may_open():
             self._transport.abort()
             return
         self._connections.add(self)

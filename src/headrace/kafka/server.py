@@ -46,6 +46,7 @@ class KafkaServer:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._has_failed = False
+        self._is_stopping = False
 
     async def start(self) -> Address:
         """Listen, and return the address with the port that was taken."""
@@ -77,6 +78,7 @@ class KafkaServer:
         """Take no more connections, send the answers that are due, and close."""
         if self._server is None:
             return
+        self._is_stopping = True
         self._server.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -97,8 +99,16 @@ class KafkaServer:
             self._budget,
             self._connections,
             self._loop,
-            is_refused=len(self._connections) >= self._config.connection_count_max,
+            may_open=self._may_open,
         )
+
+    def _may_open(self) -> bool:
+        if len(self._connections) < self._config.connection_count_max:
+            return not self._is_stopping
+        logger.warning(
+            "connection refused: %d are open, and connection_count_max allows no more", len(self._connections)
+        )
+        return False
 
     def _on_synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         self._loop.call_soon_threadsafe(self._services.commit.synced, logs, error)

@@ -119,6 +119,35 @@ def test_a_client_that_waits_is_let_go_when_the_broker_stops(
     assert client.is_closed_by_the_broker()
 
 
+def test_a_broker_stops_while_clients_keep_connecting() -> None:
+    is_done = threading.Event()
+    addresses: list[Address] = []
+
+    def connect_for_ever() -> None:
+        sockets = []
+        while not is_done.is_set():
+            try:
+                sockets.append(socket.create_connection((addresses[-1].host, addresses[-1].port), timeout=5))
+            except OSError:
+                continue
+        for each in sockets:
+            each.close()
+
+    with Broker() as broker:
+        addresses.append(broker.address)
+    threads = [threading.Thread(target=connect_for_ever) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(10):
+        with Broker() as broker:
+            addresses.append(broker.address)
+            with socket.create_connection((broker.address.host, broker.address.port), timeout=5):
+                pass
+    is_done.set()
+    for thread in threads:
+        thread.join()
+
+
 def test_a_program_that_forgets_to_stop_its_broker_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
     program = "import headrace; broker = headrace.Broker().start(); print(broker.data_dir)"
     done = subprocess.run(

@@ -31,3 +31,17 @@ def test_whoever_finds_no_room_again_keeps_waiting() -> None:
     budget.release(50)
     assert tries == [False, True]
     assert budget.used_bytes == 90
+
+
+def test_whoever_asks_twice_is_called_once() -> None:
+    budget = InFlightBudget(100)
+    calls: list[bool] = []
+
+    def note() -> None:
+        calls.append(True)
+
+    budget.reserve(100, note)
+    assert not budget.reserve(50, note)
+    assert not budget.reserve(50, note)
+    budget.release(100)
+    assert calls == [True]

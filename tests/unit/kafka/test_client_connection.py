@@ -75,8 +75,10 @@ class Bench:
 
         return handle
 
-    def connect(self, *, is_refused: bool = False) -> tuple[ClientConnection, Any]:
-        connection = ClientConnection(self.services, self.budget, set(), self._loop, is_refused=is_refused)
+    def connect(self, *, may_open: bool = True) -> tuple[ClientConnection, Any]:
+        connection = ClientConnection(
+            self.services, self.budget, set(), self._loop, may_open=lambda: may_open
+        )
         transport: Any = FakeTransport()
         connection.connection_made(transport)
         return connection, transport
@@ -192,6 +194,6 @@ def test_an_answer_that_cannot_be_written_ends_only_its_own_connection(
     assert "in an unexpected way" in caplog.text
 
 
-def test_a_connection_above_the_maximum_is_closed_at_once(bench: Bench) -> None:
-    _, transport = bench.connect(is_refused=True)
+def test_a_connection_that_may_not_open_is_closed_at_once(bench: Bench) -> None:
+    _, transport = bench.connect(may_open=False)
     assert transport.is_aborted

@@ -514,6 +514,16 @@ def committed(topic: str = "t", partition: int = 0, offset: int = 7) -> OffsetCo
     return OffsetCommitted(group_id="g", topic=topic, partition=partition, offset=offset)
 
 
+def test_offsets_of_too_many_groups_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordinator_module, "GROUP_COUNT_MAX", 1)
+    assert bench.check_commit("", -1) is ErrorCode.none
+    bench.coordinator.apply(committed())
+    assert bench.check_commit("", -1) is ErrorCode.none
+    bench.coordinator.apply(OffsetForgotten(group_id="g", topic="t", partition=0))
+    bench.coordinator.apply(OffsetCommitted(group_id="another", topic="t", partition=0, offset=1))
+    assert bench.check_commit("", -1) is ErrorCode.policy_violation
+
+
 def test_a_group_that_has_offsets_outlives_its_members(bench: Bench) -> None:
     bench.stable("a")
     bench.coordinator.apply(committed())

@@ -127,6 +127,8 @@ class GroupCoordinator:
         """Whether the request's sender may commit offsets for the group."""
         if not request.group_id:
             return ErrorCode.invalid_group_id
+        if request.group_id not in self.offsets and len(self.offsets) >= GROUP_COUNT_MAX:
+            return ErrorCode.policy_violation
         generation_id = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if group is None:

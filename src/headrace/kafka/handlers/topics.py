@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
@@ -30,11 +31,11 @@ Refusal = tuple[ErrorCode, str]
 def handle_create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics, or only say whether they could be."""
     services = call.services
-    names = [topic.name for topic in request.topics]
+    name_counts = Counter(topic.name for topic in request.topics)
     return CreateTopicsResponse(
         topics=tuple(
             _not_created(topic, (ErrorCode.invalid_request, f"{topic.name} is named twice in the request"))
-            if names.count(topic.name) > 1
+            if name_counts[topic.name] > 1
             else _create(services, topic, validate_only=request.validate_only)
             for topic in request.topics
         )
