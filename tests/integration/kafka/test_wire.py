@@ -13,6 +13,8 @@ import kio.schema.produce.v9.request
 import kio.schema.produce.v13.request
 import pytest
 
+from headrace.broker import Broker
+from headrace.config import Address, BrokerConfig
 from headrace.log.batch import encode_batch
 from headrace.log.record import Record
 
@@ -192,6 +194,21 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(
     assert not raw.has_something_to_read()
     writer.request(PRODUCE, 9, **produce_fields(batch(b"x" * 100)))
     assert len(fetched(raw.receive(FETCH, 12)).records) == 3 * size
+
+
+def test_a_fetch_waits_no_longer_and_gets_no_more_than_the_broker_allows(
+    raw_at: Callable[[str], Any], kafka_at: Callable[[str], Any]
+) -> None:
+    config = BrokerConfig(listen=Address("127.0.0.1", 0), fetch_wait_ms_max=50, fetch_bytes_max=1_000)
+    with Broker(config=config) as broker:
+        kafka_at(broker.bootstrap).create_topic("wire")
+        client = raw_at(broker.bootstrap)
+        client.socket.settimeout(10)
+        assert fetched(client.request(FETCH, 12, **fetch_fields(max_wait_ms=3_600_000))).records == b""
+        for _ in range(10):
+            client.request(PRODUCE, 9, **produce_fields(batch(b"x" * 300)))
+        size = len(batch(b"x" * 300))
+        assert len(fetched(client.request(FETCH, 12, **fetch_fields())).records) == 1_000 // size * size
 
 
 def test_a_parked_fetch_is_told_when_its_topic_is_deleted(topic: str, raw: Any, kafka: Any) -> None:

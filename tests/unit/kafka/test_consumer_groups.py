@@ -1,0 +1,188 @@
+"""Consumer groups at work: timers by a clock that stands still, offsets in a log on disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from headrace.config import BrokerConfig
+from headrace.errors import HeadraceError, StorageError
+from headrace.kafka.answer import Pending
+from headrace.kafka.commit import GroupCommit
+from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.groups.membership import Joiner
+from headrace.kafka.groups.offsets import OffsetCommitted, OffsetForgotten
+from headrace.kafka.messages.heartbeat import HeartbeatRequest
+from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headrace.kafka.services import OFFSETS_TOPIC
+from headrace.log.store import LogStore
+from headrace.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+SESSION_MS = 6_000
+
+
+class FakeTimer:
+    def __init__(self, at_s: float, callback: Callable[[], None]) -> None:
+        self.at_s = at_s
+        self.callback = callback
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class FakeScheduler:
+    """Rings timers when the test lets time pass."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.timers: list[FakeTimer] = []
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> FakeTimer:
+        timer = FakeTimer(self._clock.monotonic_s() + delay, callback)
+        self.timers.append(timer)
+        return timer
+
+    @property
+    def running(self) -> list[FakeTimer]:
+        return [timer for timer in self.timers if not timer.is_cancelled]
+
+    def advance(self, by_ms: int) -> None:
+        self._clock.advance(by_ms)
+        for timer in self.running:
+            if timer.at_s <= self._clock.monotonic_s():
+                timer.cancel()
+                timer.callback()
+
+
+class Bench:
+    """Groups over a log whose syncs the test finishes."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.clock = ManualClock()
+        self.scheduler = FakeScheduler(self.clock)
+        config = BrokerConfig(data_dir=data_dir)
+        self.store = LogStore.open(data_dir, config.log, self.clock)
+        self.syncs: list[Any] = []
+        self.commit = GroupCommit("sync", self.syncs.append, lambda _: None, lambda _: None)
+        self.groups = ConsumerGroups(config, self.store, self.clock, self.scheduler, self.commit)
+
+    def finish_sync(self, error: StorageError | None = None) -> None:
+        logs = self.syncs.pop(0)
+        if error is None:
+            for log in logs:
+                log.sync()
+        self.commit.synced(logs, error)
+
+    def join(self) -> str:
+        """A member joins an empty group; its id is returned."""
+        pending: Pending[Any] = Pending()
+        request = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=10 * SESSION_MS,
+            member_id="",
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="range", metadata=b""),),
+        )
+        joiner = Joiner(token=pending, new_member_id="m", must_know_id=False)
+        outcome, response = self.groups.coordinator.handle_join(request, joiner, self.groups.now_ms())
+        assert response is None
+        answers: list[Any] = []
+        pending.then(answers.append)
+        self.groups.carry_out(outcome)
+        return str(answers[0].member_id)
+
+    def heartbeat(self, member_id: str) -> ErrorCode:
+        request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
+        outcome, error_code = self.groups.coordinator.handle_heartbeat(request, self.groups.now_ms())
+        self.groups.carry_out(outcome)
+        return error_code
+
+    def write(self, *records: OffsetCommitted | OffsetForgotten) -> list[HeadraceError | None]:
+        heard: list[HeadraceError | None] = []
+        self.groups.write(records, heard.append)
+        return heard
+
+    def offsets(self) -> dict[tuple[str, int], int]:
+        return {key: record.offset for key, record in self.groups.coordinator.offsets_of("g").items()}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path / "data")
+    yield bench
+    bench.groups.close()
+    bench.store.close()
+
+
+def committed(offset: int, partition: int = 0) -> OffsetCommitted:
+    return OffsetCommitted(group_id="g", topic="t", partition=partition, offset=offset)
+
+
+def test_a_member_that_falls_silent_is_removed_when_its_session_has_timed_out(bench: Bench) -> None:
+    member_id = bench.join()
+    for _ in range(5):
+        bench.scheduler.advance(SESSION_MS - 1_000)
+        assert bench.heartbeat(member_id) is ErrorCode.none
+    bench.scheduler.advance(SESSION_MS + 1)
+    assert bench.groups.coordinator.groups == {}
+    assert bench.scheduler.running == []
+
+
+def test_heartbeats_do_not_pile_up_timers(bench: Bench) -> None:
+    member_id = bench.join()
+    for _ in range(100):
+        bench.scheduler.advance(10)
+        bench.heartbeat(member_id)
+        assert len(bench.scheduler.running) == 1
+
+
+def test_closing_stops_all_timers(bench: Bench) -> None:
+    bench.join()
+    bench.groups.close()
+    assert bench.scheduler.running == []
+
+
+def test_an_offset_counts_once_it_is_durable_and_not_before(bench: Bench) -> None:
+    heard = bench.write(committed(7))
+    assert (heard, bench.offsets()) == ([], {})
+    bench.finish_sync()
+    assert (heard, bench.offsets()) == ([None], {("t", 0): 7})
+
+
+def test_commits_take_effect_in_the_order_of_the_log(bench: Bench) -> None:
+    bench.write(committed(1))
+    bench.write(committed(2))
+    bench.write(committed(3))
+    while bench.syncs:
+        bench.finish_sync()
+    assert bench.offsets() == {("t", 0): 3}
+
+
+def test_an_offset_that_the_disk_did_not_take_does_not_count(bench: Bench) -> None:
+    error = StorageError("the disk is gone")
+    heard = bench.write(committed(7))
+    bench.finish_sync(error)
+    assert (heard, bench.offsets()) == ([error], {})
+
+
+def test_nothing_is_written_for_no_records(bench: Bench) -> None:
+    assert bench.write() == [None]
+    assert OFFSETS_TOPIC not in bench.store.topics
+
+
+def test_offsets_are_recovered_from_the_log(bench: Bench, tmp_path: Path) -> None:
+    for offset in range(300):
+        bench.write(committed(offset, partition=offset % 3))
+    bench.write(OffsetForgotten(group_id="g", topic="t", partition=1))
+    bench.store.close()
+    recovered = Bench(tmp_path / "data")
+    assert recovered.offsets() == {("t", 0): 297, ("t", 2): 299}
+    recovered.store.close()
