@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from pyspark import cloudpickle
+
 from headrace.errors import HeadraceError, PipelineError
 from headrace.streams.pipeline import Pipeline
 
@@ -61,7 +63,19 @@ def _load(path: Path) -> ModuleType:
         # A syntax error's text repeats where it is.
         told = error.msg if isinstance(error, SyntaxError) else error
         raise PipelineError(f"{_place(path, error)}{type(error).__name__}: {told}") from error
+    _send_to_workers(path.parent.absolute())
     return module
+
+
+def _send_to_workers(directory: Path) -> None:
+    """Let Spark's Python workers have the functions of the file and of its neighbours.
+
+    By default a function travels as its module's name, and a worker could not import these modules.
+    """
+    for module in list(sys.modules.values()):
+        origin = getattr(module, "__file__", None)
+        if origin is not None and Path(origin).parent == directory:
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
 
 
 def _place(path: Path, error: Exception) -> str:

@@ -31,6 +31,8 @@ from headrace.streams.topic import Topic
 
 STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
+DEAD_LETTERS_EVERY_S: Final = 2
+"""How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
 _STARTED_PAUSE_S: Final = 0.05
 
 
@@ -112,7 +114,7 @@ class Queries:
     def _start_dead_letters(self, topic: Topic) -> None:
         name = topic.dead_letters
         records = read_dead_letters(self.session, topic, bootstrap=self.config.bootstrap, reader=name)
-        self._write(name, records, name)
+        self._write(name, records, name, every=f"{DEAD_LETTERS_EVERY_S} seconds")
 
     def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
         bootstrap = self.config.bootstrap
@@ -130,7 +132,7 @@ class Queries:
             records = to_records(rows, pipeline.writes, pipeline=pipeline.name)
             self._write(pipeline.name, records, pipeline.writes.name)
 
-    def _write(self, name: str, records: DataFrame, topic: str) -> None:
+    def _write(self, name: str, records: DataFrame, topic: str, *, every: str = "0 seconds") -> None:
         writer = (
             records.writeStream.queryName(name)
             .format("kafka")
@@ -142,6 +144,8 @@ class Queries:
         if self.realtime:
             batch = f"{self.config.realtime_batch_s} seconds"
             writer = writer.trigger(realTime=batch)  # type: ignore[call-overload] # missing in its overloads
+        else:
+            writer = writer.trigger(processingTime=every)
         self.running[name] = writer.start()
 
     def _is_started(self, query: StreamingQuery) -> bool:

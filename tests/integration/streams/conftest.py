@@ -203,8 +203,8 @@ def drive(config: StreamsConfig) -> Iterator[Drive]:
     """Run the pipelines of a file in a process of their own."""
     with ExitStack() as processes:
 
-        def start_driver(path: Path, *, realtime: bool) -> Driver:
-            arguments = [str(path), config.bootstrap, str(config.data_dir), str(realtime)]
+        def start_driver(target: Path | str, *, realtime: bool) -> Driver:
+            arguments = [str(target), config.bootstrap, str(config.data_dir), str(realtime)]
             process = subprocess.Popen(
                 [sys.executable, "-c", DRIVER, *arguments],
                 stdout=subprocess.PIPE,

@@ -14,19 +14,34 @@ from headrace.config import StreamsConfig
 
 pytestmark = pytest.mark.spark
 
+NEIGHBOUR = """
+def shout(text):
+    return text.upper()
+"""
 PIPELINES = """
+from pyspark.sql import functions as F
+
 import headrace.streams as hr
+import neighbour
 
 orders = hr.topic("orders", schema="id string not null")
+
+def louder(text):
+    return neighbour.shout(text) + "!"
 
 @hr.pipeline(writes=hr.topic("copies", key="id"))
 def copies(orders):
     return orders.select("id")
+
+@hr.pipeline(writes=hr.topic("shouts", key="id"))
+def shouts(orders):
+    return orders.select(F.udf(louder)("id").alias("id"))
 """
 
 
 @pytest.fixture
 def pipelines(tmp_path: Path) -> Path:
+    (tmp_path / "neighbour.py").write_text(NEIGHBOUR)
     path = tmp_path / "pipelines.py"
     path.write_text(PIPELINES)
     return path
@@ -50,7 +65,7 @@ def await_commits(config: StreamsConfig, query: str) -> None:
 def test_a_run_goes_on_where_the_last_one_stopped(
     kafka: Any, config: StreamsConfig, drive: Any, pipelines: Path
 ) -> None:
-    first = drive(pipelines, realtime=False)
+    first = drive(f"{pipelines}:copies", realtime=False)
     kafka.produce("orders", [order("a")])
     kafka.read_count("copies", 1)
     # What has been written and not yet committed would come again.
@@ -58,14 +73,14 @@ def test_a_run_goes_on_where_the_last_one_stopped(
     assert first.end(signal.SIGINT) == (0, "")
 
     kafka.produce("orders", [order("b")])
-    second = drive(pipelines, realtime=False)
+    second = drive(f"{pipelines}:copies", realtime=False)
 
     assert sorted(record.key for record in kafka.read_count("copies", 2)) == [b"a", b"b"]
     assert second.end(signal.SIGTERM) == (0, "")
 
 
 def test_a_run_whose_java_dies_says_so_in_a_sentence(drive: Any, pipelines: Path) -> None:
-    running = drive(pipelines, realtime=True)
+    running = drive(f"{pipelines}:copies", realtime=True)
 
     running.java.kill()
 
@@ -76,8 +91,18 @@ def test_a_run_whose_java_dies_says_so_in_a_sentence(drive: Any, pipelines: Path
 
 
 def test_a_run_whose_java_is_told_to_stop_as_well_ends_without_a_word(drive: Any, pipelines: Path) -> None:
-    running = drive(pipelines, realtime=True)
+    running = drive(f"{pipelines}:copies", realtime=True)
 
     running.java.terminate()
 
+    assert running.end(signal.SIGTERM) == (0, "")
+
+
+def test_python_functions_of_the_file_and_its_neighbours_run_in_micro_batches(
+    kafka: Any, drive: Any, pipelines: Path
+) -> None:
+    running = drive(f"{pipelines}:shouts", realtime=False)
+    kafka.produce("orders", [order("a")])
+
+    assert [record.key for record in kafka.read_count("shouts", 1)] == [b"A!"]
     assert running.end(signal.SIGTERM) == (0, "")
