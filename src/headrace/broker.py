@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import resource
 import signal
 import sys
 import tempfile
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
     from headrace.clock import Clock
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+OPEN_FILES_MAX: Final = 65_536
+
+Started = tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]
+"""Where a broker listens, its event loop, and what to set to stop it."""
 
 
 class Broker:
@@ -71,7 +77,7 @@ class Broker:
         if self._data_dir is None:
             self._temporary_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
         config = replace(self._config, data_dir=self.data_dir)
-        started: Future[tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        started: Future[Started] = Future()
         thread = Thread(
             target=_run_in_thread, args=(config, self._clock, started), name="headrace-broker", daemon=True
         )
@@ -79,6 +85,8 @@ class Broker:
         try:
             self._address, self._loop, self._stopping = started.result()
         except BaseException:
+            # It did not start, or whoever waits for it was interrupted: then it stops as soon as it is up.
+            started.add_done_callback(_stop_again)
             thread.join()
             self._remove_temporary_dir()
             raise
@@ -137,6 +145,8 @@ class Broker:
 def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> None:
     """Serve in the foreground until SIGINT or SIGTERM, then shut down cleanly. Call it on the main thread."""
 
+    _allow_open_files()
+
     async def serve_until_signal() -> None:
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -148,10 +158,23 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> Non
         runner.run(serve_until_signal())
 
 
+def _allow_open_files() -> None:
+    """Each connection and each segment in use is an open file, and systems allow few unless asked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+def _stop_again(started: Future[Started]) -> None:
+    if started.exception() is None:
+        _, loop, stopping = started.result()
+        loop.call_soon_threadsafe(stopping.set)
+
+
 def _run_in_thread(
     config: BrokerConfig,
     clock: Clock,
-    started: Future[tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]],
+    started: Future[Started],
 ) -> None:
     async def serve_until_stopped() -> None:
         stopping = asyncio.Event()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -25,7 +24,6 @@ logger: Final = logging.getLogger(__name__)
 
 FRAME_WAIT_S_MAX: Final = 60.0
 """A frame that has begun must be there as a whole within this time."""
-
 MISTAKE: Final = "a request of %s failed in an unexpected way; closing its connection"
 JOINED_BYTES_MAX: Final = 64 * KIB
 """Answers below this size are sent as one piece."""
@@ -54,6 +52,7 @@ class ClientConnection(asyncio.Protocol):
         self._pending: dict[Slot, Pending[Any]] = {}
         self._reserved_bytes = 0
         self._admitted_bytes: int | None = None
+        self._is_without_room = False
         self._frame_began_s: float | None = None
         self._is_pumping = False
         self._is_reading = True
@@ -64,14 +63,15 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember who it is."""
         self._transport = cast("asyncio.Transport", transport)
-        if not self._may_open():
+        peer_name = self._transport.get_extra_info("peername")
+        own_name = self._transport.get_extra_info("sockname")
+        # A client that has reset its connection already has no name any more.
+        if peer_name is None or own_name is None or not self._may_open():
+            self._is_lost = True
             self._transport.abort()
             return
+        self._peer = Peer(host=peer_name[0], port=peer_name[1], address=Address(own_name[0], own_name[1]))
         self._connections.add(self)
-        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        host, port, *_ = self._transport.get_extra_info("peername")
-        own_host, own_port, *_ = self._transport.get_extra_info("sockname")
-        self._peer = Peer(host=host, port=port, address=Address(own_host, own_port))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
         """Let go of everything that the connection holds."""
@@ -124,17 +124,15 @@ class ClientConnection(asyncio.Protocol):
             while self._waiting and self._may_start():
                 self._start(self._waiting.popleft())
                 self._take_frames()
+            self._pause_or_resume_reading()
         except ProtocolError as error:
             self._fail(error)
         except Exception:
             # A mistake of ours in one request must not end the broker for everybody else.
-            logger.exception(
-                "a request of %s failed in an unexpected way; closing its connection", self._peer
-            )
+            logger.exception(MISTAKE, self._peer)
             self.abort()
         finally:
             self._is_pumping = False
-        self._pause_or_resume_reading()
 
     def _take_frames(self) -> None:
         while len(self._waiting) < REQUESTS_WAITING_MAX:
@@ -150,8 +148,12 @@ class ClientConnection(asyncio.Protocol):
             self._waiting.append(frame)
 
     def _admit(self) -> bool:
+        self._is_without_room = False
         size_bytes = self._reader.next_size()
-        if size_bytes is None or not self._budget.reserve(size_bytes, self._pump):
+        if size_bytes is None:
+            return False
+        if not self._budget.reserve(size_bytes, self._pump):
+            self._is_without_room = True
             return False
         self._admitted_bytes = size_bytes
         self._reserved_bytes += size_bytes
@@ -198,14 +200,16 @@ class ClientConnection(asyncio.Protocol):
     def _pause_or_resume_reading(self) -> None:
         if self._is_lost or self._transport.is_closing():
             return
-        is_full = len(self._waiting) >= REQUESTS_WAITING_MAX
-        is_without_room = self._admitted_bytes is None and self._reader.next_size() is not None
-        wants_reading = not is_full and not is_without_room
-        if wants_reading and not self._is_reading:
-            self._transport.resume_reading()
-        elif self._is_reading and not wants_reading:
-            self._transport.pause_reading()
+        wants_reading = len(self._waiting) < REQUESTS_WAITING_MAX and not self._is_without_room
+        if wants_reading == self._is_reading:
+            return
         self._is_reading = wants_reading
+        if wants_reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+            # A frame that is late because we don't read it is not the client's fault.
+            self._frame_began_s = None
 
     def _fail(self, error: ProtocolError) -> None:
         logger.warning("closing the connection of %s: %s", self._peer, error)

@@ -56,4 +56,9 @@ def _sync_all(logs: Logs) -> StorageError | None:
             continue
         except StorageError as error:
             return error
+        except Exception as error:
+            # This thread must go on, and producers must not wait for ever: a mistake of ours counts as a
+            # disk that has failed.
+            logger.exception("syncing %s failed in an unexpected way", log.directory)
+            return StorageError(f"syncing {log.directory} failed in an unexpected way: {error!r}")
     return None

@@ -10,6 +10,8 @@ keeps five requests in flight has them all in one fdatasync.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -32,6 +34,8 @@ from headrace.kafka.messages.produce import (
 from headrace.kafka.services import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headrace.kafka.messages.produce import (
         PartitionProduceData,
         ProduceRequest,
@@ -39,8 +43,18 @@ if TYPE_CHECKING:
     )
     from headrace.kafka.services import Call, Services
     from headrace.log.partition import PartitionLog
+    from headrace.log.topic import Topic
 
-    Wait = tuple[PartitionLog, int]
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A partition whose acknowledgement waits until everything below an offset is durable."""
+
+    topic_position: int
+    partition_position: int
+    log: PartitionLog
+    end_offset: int
+
 
 TRANSACTIONAL_BIT: Final = 0x10
 CONTROL_BIT: Final = 0x20
@@ -64,7 +78,9 @@ def handle_produce(
     """Append batches."""
     services = call.services
     waits: list[Wait] = []
-    responses = tuple(_append_topic(services, request, topic, waits) for topic in request.topic_data)
+    responses = tuple(
+        _append_topic(services, request, position, waits) for position in range(len(request.topic_data))
+    )
     if request.acks == 0:
         return Silence.CLOSE if _has_error(responses) else Silence.KEEP_OPEN
     if request.acks == 1 or not waits:
@@ -73,50 +89,55 @@ def handle_produce(
 
 
 def _append_topic(
-    services: Services, request: ProduceRequest, topic: TopicProduceData, waits: list[Wait]
+    services: Services, request: ProduceRequest, position: int, waits: list[Wait]
 ) -> TopicProduceResponse:
-    partitions = tuple(
-        _append_partition(services, request, topic, partition, waits) for partition in topic.partition_data
-    )
-    return TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
+    data = request.topic_data[position]
+    topic = services.topic(data.name, data.topic_id)
+    partitions = []
+    for partition_position, partition in enumerate(data.partition_data):
+        refusal = _refusal(request, topic, partition)
+        if refusal is not None:
+            partitions.append(_failed(partition.index, *refusal))
+            continue
+        log = services.partition(data.name, data.topic_id, partition.index)
+        if log is None:
+            partitions.append(_failed(partition.index, _unknown(topic, data)))
+            continue
+        answer, end_offset = _append(services, log, partition)
+        partitions.append(answer)
+        if end_offset is not None and not services.commit.is_durable(log, end_offset):
+            waits.append(Wait(position, partition_position, log, end_offset))
+    return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=tuple(partitions))
 
 
-def _append_partition(
-    services: Services,
-    request: ProduceRequest,
-    topic: TopicProduceData,
-    partition: PartitionProduceData,
-    waits: list[Wait],
-) -> PartitionProduceResponse:
-    refusal = _refusal(request, topic, partition)
-    if refusal is not None:
-        return _failed(partition.index, *refusal)
-    log = services.partition(topic.name, topic.topic_id, partition.index)
-    if log is None:
-        is_id = topic.topic_id is not None
-        return _failed(
-            partition.index, ErrorCode.unknown_topic_id if is_id else ErrorCode.unknown_topic_or_partition
-        )
+def _append(
+    services: Services, log: PartitionLog, partition: PartitionProduceData
+) -> tuple[PartitionProduceResponse, int | None]:
+    """Append, and tell below which offset all must be durable before this may be acknowledged."""
     try:
         appended = log.append(partition.records or b"", size_bytes_max=services.config.message_bytes_max)
     except HeadraceError as error:
-        return _failed(partition.index, error_code_of(error), str(error))
+        return _failed(partition.index, error_code_of(error), str(error)), None
     services.commit.appended(log)
-    end_offset = appended.last_offset + 1
-    if not services.commit.is_durable(log, end_offset):
-        waits.append((log, end_offset))
-    return PartitionProduceResponse(
+    answer = PartitionProduceResponse(
         index=partition.index, base_offset=appended.base_offset, log_start_offset=log.start_offset
     )
+    return answer, appended.last_offset + 1
+
+
+def _unknown(topic: Topic | None, data: TopicProduceData) -> ErrorCode:
+    is_unknown_id = topic is None and data.topic_id is not None
+    return ErrorCode.unknown_topic_id if is_unknown_id else ErrorCode.unknown_topic_or_partition
 
 
 def _refusal(
-    request: ProduceRequest, topic: TopicProduceData, partition: PartitionProduceData
+    request: ProduceRequest, topic: Topic | None, partition: PartitionProduceData
 ) -> tuple[ErrorCode, str] | None:
     """What can't be right whatever the log says."""
     if request.acks not in {-1, 0, 1}:
         return ErrorCode.invalid_required_acks, f"acks is {request.acks}: use all (-1), 1 or 0"
-    if topic.name in INTERNAL_TOPICS:
+    # The request may have named the topic by its id alone.
+    if topic is not None and topic.name in INTERNAL_TOPICS:
         return ErrorCode.invalid_topic_exception, f"{topic.name} is written by the broker only"
     attributes = (partition.records or b"")[ATTRIBUTES_AT : ATTRIBUTES_AT + 1]
     if request.transactional_id is not None or (attributes and attributes[0] & TRANSACTIONAL_BIT):
@@ -149,32 +170,37 @@ def _when_durable(
     services: Services, responses: tuple[TopicProduceResponse, ...], waits: list[Wait]
 ) -> Pending[ProduceResponse]:
     pending: Pending[ProduceResponse] = Pending()
+    failures: dict[tuple[int, int], HeadraceError] = {}
     remaining = len(waits)
 
-    def on_durable(error: HeadraceError | None) -> None:
+    def on_end(wait: Wait, error: HeadraceError | None) -> None:
         nonlocal remaining
         remaining -= 1
         if error is not None:
-            pending.resolve(ProduceResponse(responses=_all_failed(responses, error)))
-        elif remaining == 0:
-            pending.resolve(ProduceResponse(responses=responses))
+            failures[wait.topic_position, wait.partition_position] = error
+        if remaining == 0:
+            pending.resolve(ProduceResponse(responses=_with_failures(responses, failures)))
 
-    for log, end_offset in waits:
-        services.commit.when_durable(log, end_offset, on_durable)
+    for wait in waits:
+        services.commit.when_durable(wait.log, wait.end_offset, partial(on_end, wait))
     return pending
 
 
-def _all_failed(
-    responses: tuple[TopicProduceResponse, ...], error: HeadraceError
+def _with_failures(
+    responses: tuple[TopicProduceResponse, ...], failures: Mapping[tuple[int, int], HeadraceError]
 ) -> tuple[TopicProduceResponse, ...]:
+    """Each partition's own outcome: what became durable is acknowledged, whatever became of the others."""
+    if not failures:
+        return responses
     return tuple(
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=tuple(
-                _failed(partition.index, error_code_of(error), str(error))
-                for partition in topic.partition_responses
+                partition if error is None else _failed(partition.index, error_code_of(error), str(error))
+                for j, partition in enumerate(topic.partition_responses)
+                for error in (failures.get((i, j)),)
             ),
         )
-        for topic in responses
+        for i, topic in enumerate(responses)
     )
