@@ -38,6 +38,15 @@ HEADER_BYTES: Final = 61
 LEADER_EPOCH: Final = 0
 """One broker leads every partition for ever, so there is one epoch."""
 
+RECORD_BYTES_MIN: Final = 7
+"""A record of which every field is empty: six numbers of one byte each, and the attributes."""
+COMPRESSED_RECORD_COUNT_MAX: Final = 10_000_000
+"""What a compressed batch may say that it holds: 70 MB of empty records, more than any client gathers.
+
+The broker does not unpack batches, so it takes the producer's word within this; without a limit, a few bytes
+could use up two thousand million offsets.
+"""
+
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _PLACEMENT: Final = Struct(">qii")
 _SIGNED: Final = Struct(">hiqqqhii")
@@ -177,6 +186,11 @@ def _check_new(header: BatchHeader) -> None:
         )
     if header.attributes & _CODEC_MASK >= len(_CODECS):
         raise CorruptBatch(f"a batch is compressed with the unknown codec {header.codec}")
+    if header.record_count > _record_count_max(header):
+        raise CorruptBatch(
+            f"a batch of {header.size_bytes} bytes says that it has {header.record_count} records; "
+            f"it can have {_record_count_max(header)}"
+        )
     if header.is_control:
         raise CorruptBatch("a batch is marked as a control batch, which only a broker may write")
     if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
@@ -184,6 +198,13 @@ def _check_new(header: BatchHeader) -> None:
             f"a batch of producer {header.producer_id} has epoch {header.producer_epoch} and "
             f"sequence {header.base_sequence}; both must be at least 0"
         )
+
+
+def _record_count_max(header: BatchHeader) -> int:
+    """How many records a batch of this size may hold."""
+    if header.attributes & _CODEC_MASK:
+        return COMPRESSED_RECORD_COUNT_MAX if header.size_bytes > HEADER_BYTES else 0
+    return (header.size_bytes - HEADER_BYTES) // RECORD_BYTES_MIN
 
 
 def with_base_offset(batch: Batch, base_offset: int) -> tuple[bytes, memoryview]:

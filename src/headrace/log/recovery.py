@@ -10,7 +10,10 @@ nothing that was not synced is promised. The rules:
    torn end. It is cut off and reported. Later segments go with it: a segment's successor is acknowledged only
    after the segment has been sealed, so nothing in them ever was.
 2. A damaged batch with a valid batch after it is not the mark of a torn write. Cutting there would lose what
-   may have been acknowledged, so opening fails with CorruptBatch, which names file, byte and offset.
+   may have been acknowledged, so opening fails with CorruptBatch, which names file, byte and offset, and the
+   one command that accepts the loss. This is a decided limitation: some file systems write pages back out of
+   order, so a loss of power may leave such a hole among batches of which none was ever acknowledged. Nothing
+   on disk tells that hole from damage to acknowledged data, so a person decides, never the program.
 3. An unsealed segment before a sealed one has lost its index files to somebody's hand. They are made again;
    any damage in it is rule 2.
 
@@ -22,6 +25,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CorruptBatch
@@ -107,7 +111,7 @@ class Recovery:
             segment = self._segment(base)
             segments.append(segment)
             if self._is_sealed(base):
-                self._adopt_sealed(segment)
+                self._adopt_sealed(segment, bases[number + 1 :])
             elif damage := self._verify(segment, gaps=base < last_sealed):
                 return Recovered(segments, self._cut(segment, damage, bases[number + 1 :], last_sealed))
         return Recovered(segments or [self._segment(0)], None)
@@ -123,7 +127,7 @@ class Recovery:
             index_interval_bytes=self._config.index_interval_bytes,
         )
 
-    def _adopt_sealed(self, segment: Segment) -> None:
+    def _adopt_sealed(self, segment: Segment, later: list[int]) -> None:
         """Walk over the headers of a sealed segment."""
         size_bytes = self._disk.size_bytes(segment.open())
         scanner = FileScanner(self._disk, segment.open(), size_bytes, HEADER_WINDOW_BYTES)
@@ -133,7 +137,7 @@ class Recovery:
                 header = scanner.header_at(position)
                 check_place(header, next_offset, gaps=True)
             except CorruptBatch as error:
-                raise _beyond_repair(segment, _Damage(position, next_offset, str(error))) from error
+                raise _beyond_repair(segment, _Damage(position, next_offset, str(error)), later) from error
             self._producers.apply(header)
             next_offset = header.last_offset + 1
             position += header.size_bytes
@@ -164,7 +168,8 @@ class Recovery:
         """Compare where a segment ends with where the next begins."""
         if segment.next_offset > later[0]:
             reason = f"it ends before offset {segment.next_offset}, but the next segment begins at {later[0]}"
-            raise _beyond_repair(segment, _Damage(segment.size_bytes, later[0], reason))
+            damage = _Damage(segment.size_bytes, segment.next_offset, reason)
+            raise _beyond_repair(segment, damage, later)
         if segment.next_offset == later[0] or segment.is_sealed or segment.base_offset < last_sealed:
             return None
         return CutTail(
@@ -179,7 +184,7 @@ class Recovery:
         """Cut off a torn end, after making sure that it is one."""
         size_bytes = self._disk.size_bytes(segment.open())
         if segment.base_offset < last_sealed or self._has_batch_after(segment, damage, size_bytes):
-            raise _beyond_repair(segment, damage)
+            raise _beyond_repair(segment, damage, later)
         self._disk.truncate(segment.open(), damage.position)
         return CutTail(
             path=segment.path,
@@ -240,10 +245,17 @@ def _index_names(base_offset: int) -> tuple[str, str]:
     return f"{base_offset:020d}.index", f"{base_offset:020d}.timeindex"
 
 
-def _beyond_repair(segment: Segment, damage: _Damage) -> CorruptBatch:
+def _beyond_repair(segment: Segment, damage: _Damage, later: list[int]) -> CorruptBatch:
     return CorruptBatch(
         f"{segment.path}, byte {damage.position}, offset {damage.next_offset}: {damage.reason}. Batches come "
         "after it, so this is not the torn end of a crash. Restore the file from a copy; or, to give up "
-        f"everything from offset {damage.next_offset} on, cut the file to {damage.position} bytes and remove "
-        "the later files of its directory"
+        f"everything from offset {damage.next_offset} on, run: {_giving_up(segment.path, damage, later)}"
     )
+
+
+def _giving_up(path: Path, damage: _Damage, later: list[int]) -> str:
+    """The command that cuts a partition off at the damage."""
+    commands = [f"cd {quote(str(path.parent))}", f"truncate -s {damage.position} {path.name}"]
+    if later:
+        commands.append("rm -f " + " ".join(f"{base:020d}.*" for base in later))
+    return " && ".join(commands)

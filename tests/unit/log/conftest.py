@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 from hypothesis import settings
 
 from headrace.clock import Clock
@@ -54,6 +55,17 @@ def make_batch() -> MakeBatch:
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def sign() -> Callable[[bytes], bytes]:
+    """Give a batch that was tampered with the length and the checksum of what it is now."""
+
+    def sign_(batch: bytes) -> bytes:
+        crc = crc32c(batch[21:]).to_bytes(4, "big")
+        return batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:17] + crc + batch[21:]
+
+    return sign_
 
 
 @pytest.fixture(scope="session")

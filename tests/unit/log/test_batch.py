@@ -15,6 +15,7 @@ from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
 from headrace.errors import BatchTooLarge, CompressedBatch, CorruptBatch, HeadraceError
 from headrace.log.batch import (
+    COMPRESSED_RECORD_COUNT_MAX,
     HEADER_BYTES,
     decode_records,
     encode_batch,
@@ -25,6 +26,7 @@ from headrace.log.batch import (
 from headrace.log.record import Record
 
 MakeBatch = Callable[..., bytes]
+Sign = Callable[[bytes], bytes]
 SIZE_MAX = 1_000_000
 
 optional_bytes = st.none() | st.binary(max_size=50)
@@ -201,3 +203,34 @@ def test_a_record_count_that_is_too_low_is_found_when_records_are_read(make_batc
 def test_a_header_needs_all_of_its_bytes(make_batch: MakeBatch) -> None:
     with pytest.raises(CorruptBatch, match="only 60 remain"):
         read_header(make_batch()[: HEADER_BYTES - 1])
+
+
+def _claiming(batch: bytes, record_count: int) -> bytes:
+    last_offset_delta = (record_count - 1).to_bytes(4, "big")
+    return batch[:23] + last_offset_delta + batch[27:57] + record_count.to_bytes(4, "big") + batch[61:]
+
+
+def test_a_batch_of_the_smallest_records_is_taken_but_not_one_that_claims_one_more(sign: Sign) -> None:
+    batch = encode_batch([Record(timestamp_ms=1, key=None, value=None)] * 50)
+    assert len(batch) == HEADER_BYTES + 50 * 7
+    assert split_batches(batch, SIZE_MAX)[0].header.record_count == 50
+    with pytest.raises(CorruptBatch, match="of 411 bytes says that it has 51 records; it can have 50"):
+        split_batches(sign(_claiming(batch, 51)), SIZE_MAX)
+
+
+@pytest.mark.parametrize("attributes", [0, 1])
+def test_a_batch_of_nothing_but_a_header_has_no_records(
+    make_batch: MakeBatch, sign: Sign, attributes: int
+) -> None:
+    empty = make_batch(attributes=attributes)[:HEADER_BYTES]
+    with pytest.raises(CorruptBatch, match="says that it has 2147483647 records; it can have 0"):
+        split_batches(sign(_claiming(empty, 2**31 - 1)), SIZE_MAX)
+
+
+def test_a_compressed_batch_may_claim_no_more_records_than_a_client_can_gather(
+    make_batch: MakeBatch, sign: Sign
+) -> None:
+    batch = make_batch(attributes=4)
+    split_batches(sign(_claiming(batch, COMPRESSED_RECORD_COUNT_MAX)), SIZE_MAX)
+    with pytest.raises(CorruptBatch, match="10000001 records"):
+        split_batches(sign(_claiming(batch, COMPRESSED_RECORD_COUNT_MAX + 1)), SIZE_MAX)

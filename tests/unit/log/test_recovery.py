@@ -3,9 +3,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from subprocess import run
 
 import pytest
 
+from headrace.clock import Clock
+from headrace.config import LogConfig
 from headrace.errors import CorruptBatch
 from headrace.log.batch import read_header, split_batches
 from headrace.log.durable_file import make_directory_durably
@@ -370,3 +373,27 @@ def test_duplicates_are_recognised_after_a_restart_in_any_segment(
         again = log.append(batch, size_bytes_max=SIZE_MAX)
         assert (again.duplicate, again.base_offset) == (True, first.base_offset)
     assert log.end_offset == 18
+
+
+def test_the_command_that_the_error_names_gives_up_what_is_after_the_damage_and_nothing_else(
+    tmp_path: Path, clock: Clock, make_batch: MakeBatch
+) -> None:
+    directory = tmp_path / "it's a directory" / "topic-0"
+    config = LogConfig(segment_bytes_max=1024)
+    log = PartitionLog.open(directory, config, clock)
+    for _ in range(12):
+        log.append(make_batch(2, value=b"x" * 80), size_bytes_max=SIZE_MAX)
+    log.close()
+    path = _segment(directory)
+    content = bytearray(path.read_bytes())
+    damaged = _ends(bytes(content))[1]
+    content[damaged : damaged + 100] = bytes(100)
+    path.write_bytes(content)
+    with pytest.raises(CorruptBatch, match=f"truncate -s {damaged} {path.name}") as refusal:
+        PartitionLog.open(directory, config, clock)
+    command = str(refusal.value).partition(" run: ")[2]
+    run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)
+    log = PartitionLog.open(directory, config, clock)
+    assert (log.end_offset, log.cut) == (2, None)
+    assert [name.name for name in directory.iterdir()] == [path.name]
+    log.close()
