@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from headrace.config import Address
@@ -91,7 +92,8 @@ class KafkaServer:
             await asyncio.wait(closing, timeout=CLOSE_WAIT_S_MAX)
         for connection in tuple(self._connections):
             connection.abort()
-        await self._server.wait_closed()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._server.wait_closed(), CLOSE_WAIT_S_MAX)
 
     def _new_connection(self) -> ClientConnection:
         return ClientConnection(
@@ -129,6 +131,8 @@ def _listen(address: Address) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it: a client whose machine has vanished is noticed in the end.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         listener.bind((address.host, address.port))
     except OSError as error:
         listener.close()

@@ -14,7 +14,7 @@ from headrace.config import BrokerConfig
 from headrace.kafka.answer import Pending
 from headrace.kafka.api import APIS
 from headrace.kafka.budget import InFlightBudget
-from headrace.kafka.client_connection import ClientConnection
+from headrace.kafka.client_connection import FRAME_WAIT_S_MAX, ClientConnection
 from headrace.kafka.connection import REQUESTS_WAITING_MAX
 from headrace.kafka.messages.metadata import MetadataResponse
 from headrace.kafka.messages.produce import ProduceResponse
@@ -31,11 +31,10 @@ class FakeTransport:
         self.written = b""
         self.is_reading = True
         self.is_aborted = False
+        self.names = {"peername": ("127.0.0.1", 40_000), "sockname": ("127.0.0.1", 9_092)}
 
     def get_extra_info(self, name: str) -> Any:
-        if name == "socket":
-            return SimpleNamespace(setsockopt=lambda *_: None)
-        return ("127.0.0.1", 9092)
+        return self.names.get(name)
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -60,7 +59,7 @@ class Bench:
     """Connections whose handlers answer when the test says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self.started: list[tuple[int, Pending[Any]]] = []
         self.budget = InFlightBudget(10_000)
         self.services: Any = SimpleNamespace(config=BrokerConfig(), store=SimpleNamespace(failed=None))
@@ -76,9 +75,7 @@ class Bench:
         return handle
 
     def connect(self, *, may_open: bool = True) -> tuple[ClientConnection, Any]:
-        connection = ClientConnection(
-            self.services, self.budget, set(), self._loop, may_open=lambda: may_open
-        )
+        connection = ClientConnection(self.services, self.budget, set(), self.loop, may_open=lambda: may_open)
         transport: Any = FakeTransport()
         connection.connection_made(transport)
         return connection, transport
@@ -196,4 +193,47 @@ def test_an_answer_that_cannot_be_written_ends_only_its_own_connection(
 
 def test_a_connection_that_may_not_open_is_closed_at_once(bench: Bench) -> None:
     _, transport = bench.connect(may_open=False)
+    assert transport.is_aborted
+
+
+def test_a_client_that_has_hung_up_before_it_was_greeted_is_let_go(bench: Bench) -> None:
+    connections: set[ClientConnection] = set()
+    connection = ClientConnection(
+        bench.services, bench.budget, connections, bench.loop, may_open=lambda: True
+    )
+    transport: Any = FakeTransport()
+    del transport.names["peername"]
+    connection.connection_made(transport)
+    assert transport.is_aborted
+    assert connections == set()
+
+
+def test_bytes_that_are_wrong_behind_a_full_queue_close_the_connection_when_their_turn_comes(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection, transport = bench.connect()
+    requests = b"".join(frame(METADATA, number) for number in range(REQUESTS_WAITING_MAX + 1))
+    connection.data_received(requests + b"GET / HTTP/1.1\r\n")
+    assert not transport.is_aborted
+    bench.started[-1][1].resolve(EMPTY_METADATA)
+    assert transport.is_aborted
+    assert "an HTTP request" in caplog.text
+
+
+def test_a_frame_that_is_late_because_it_was_not_read_is_not_held_against_the_client(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    requests = b"".join(frame(METADATA, number) for number in range(REQUESTS_WAITING_MAX + 1))
+    connection.data_received(frame(METADATA, 999, padding=500)[:100])
+    connection.close_if_stalled(bench.loop.time() + FRAME_WAIT_S_MAX - 1)
+    assert not transport.is_aborted
+    connection.data_received(frame(METADATA, 999, padding=500)[100:] + requests)
+    assert not transport.is_reading
+    connection.close_if_stalled(bench.loop.time() + 10 * FRAME_WAIT_S_MAX)
+    assert not transport.is_aborted
+
+
+def test_a_frame_that_never_ends_closes_its_connection(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(frame(METADATA, 0, padding=500)[:100])
+    connection.close_if_stalled(bench.loop.time() + FRAME_WAIT_S_MAX + 1)
     assert transport.is_aborted
