@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import select
@@ -230,6 +231,13 @@ class BrokerProcess:
         self.process.stdout.close()
         self.process = None
         return code
+
+
+@pytest.fixture(autouse=True)
+def clients_end_with_their_test() -> Iterator[None]:
+    """Collects clients that a traceback keeps alive: else a later broker's thread might have to end them."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture
