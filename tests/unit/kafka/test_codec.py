@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
 from importlib import import_module
 from types import SimpleNamespace
@@ -21,15 +21,24 @@ from kio.serial import entity_reader, entity_writer
 from headrace.errors import ProtocolError
 from headrace.kafka import api as offered
 from headrace.kafka.codec.frame import (
+    LARGE_PART_BYTES_MIN,
     read_request_header,
     request_reader,
     response_writer,
 )
-from headrace.kafka.codec.reader import ARRAY_LENGTH_MAX, compile_reader, read_varint
+from headrace.kafka.codec.reader import (
+    ARRAY_LENGTH_MAX,
+    ELEMENT_COUNT_MAX,
+    STRING_BYTES_MAX,
+    compile_reader,
+    read_varint,
+)
 from headrace.kafka.codec.shape import EntityShape, FieldShape, shape_of
 from headrace.kafka.codec.writer import compile_writer, varint
 from headrace.kafka.handlers.api_versions import unsupported_api_versions
+from headrace.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from headrace.kafka.messages.metadata import MetadataRequest
+from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -259,6 +268,46 @@ def test_an_array_with_more_elements_than_the_maximum_is_refused_even_if_its_byt
     read = compile_reader(load_request_schema(3, 1), MetadataRequest)
     with pytest.raises(ProtocolError, match="is the most"):
         read((ARRAY_LENGTH_MAX + 1).to_bytes(4, "big") + b"\0\0" * (ARRAY_LENGTH_MAX + 1), 0)
+
+
+def test_many_small_arrays_together_have_a_maximum_too() -> None:
+    read = compile_reader(load_request_schema(9, 8), OffsetFetchRequest)
+    topic = b"\x01\x01\x00"
+    group = b"\x02g" + varint(90_001) + topic * 90_000 + b"\0"
+    request, _ = read(b"\x03" + group * 2 + b"\0\0", 0)
+    assert sum(len(each.topics) for each in request.groups) == 180_000
+    read(b"\x03" + group * 2 + b"\0\0", 0)
+    with pytest.raises(ProtocolError, match=f"more than {ELEMENT_COUNT_MAX} elements"):
+        read(b"\x04" + group * 3 + b"\0\0", 0)
+
+
+def test_a_string_has_the_same_maximum_in_versions_that_could_hold_a_longer_one() -> None:
+    read = compile_reader(load_request_schema(3, 9), MetadataRequest)
+
+    def body(size: int) -> bytes:
+        return b"\x02" + varint(size + 1) + b"x" * size + b"\0\0\0\0\0"
+
+    request, _ = read(body(STRING_BYTES_MAX), 0)
+    assert len(request.topics[0].name) == STRING_BYTES_MAX
+    with pytest.raises(ProtocolError, match="32767 is the most"):
+        read(body(STRING_BYTES_MAX + 1), 0)
+
+
+def test_an_answer_of_very_many_fields_has_few_parts_and_large_records_are_not_copied() -> None:
+    large = bytes(LARGE_PART_BYTES_MIN)
+    partitions = [
+        PartitionData(partition_index=index, high_watermark=1, records=b"x") for index in range(50_000)
+    ]
+    partitions[100] = replace(partitions[100], records=large)
+    response = FetchResponse(
+        responses=(FetchableTopicResponse(topic="t", topic_id=None, partitions=tuple(partitions)),)
+    )
+    parts = response_writer(1, 12).write(1, response)
+    unjoined: list[bytes] = []
+    compile_writer(load_response_schema(1, 12))(response, unjoined)
+    assert len(parts) < 100 < len(unjoined) / 1_000
+    assert b"".join(parts)[9:] == b"".join(unjoined)
+    assert any(part is large for part in parts)
 
 
 @given(st.integers(0, 2**32 - 1))

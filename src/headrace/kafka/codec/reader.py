@@ -1,8 +1,9 @@
 """Compile a reader for one version of a message.
 
 A reader turns `(buffer, position)` into `(value, next position)`. Every length is held against the bytes
-that remain before anything is allocated, and arrays have a maximum, so a frame can't make the broker
-allocate much more than its own size. Whatever is wrong with the bytes raises ProtocolError.
+that remain before anything is allocated, and arrays have a maximum, each and all of a message together: an
+element of three bytes becomes an object of a hundred. A string has at most 32,767 bytes in every version, as
+in Kafka. Whatever is wrong with the bytes raises ProtocolError.
 
 Runs of fields with a fixed size are read by one `struct` call.
 """
@@ -13,6 +14,7 @@ from dataclasses import fields
 from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
+from threading import local
 from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
 from uuid import UUID
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 ARRAY_LENGTH_MAX: Final = 100_000
 """More elements than this in one array close the connection."""
+ELEMENT_COUNT_MAX: Final = 250_000
+"""More elements than this in all arrays of a message close the connection."""
+STRING_BYTES_MAX: Final = 32_767
 VARINT_BYTES_MAX: Final = 5
 
 _INT16: Final = Struct(">h")
@@ -36,9 +41,34 @@ _INT32: Final = Struct(">i")
 _ZERO_UUID: Final = bytes(16)
 
 
+class _ElementMeter(local):
+    """Counts the elements of all arrays of the message that a thread is reading."""
+
+    count = 0
+
+    def add(self, count: int) -> None:
+        """Count further elements."""
+        self.count += count
+        if self.count > ELEMENT_COUNT_MAX:
+            raise ProtocolError(f"more than {ELEMENT_COUNT_MAX} elements in all arrays of the message")
+
+
+_meter: Final = _ElementMeter()
+
+
 @lru_cache(maxsize=1024)
 def compile_reader(schema: Entity, into: MessageClass) -> Reader:
     """Return a reader of `schema` that makes values of the class `into`."""
+    read = _compile_entity(schema, into)
+
+    def read_message(buffer: bytes, position: int) -> tuple[Any, int]:
+        _meter.count = 0
+        return read(buffer, position)
+
+    return read_message
+
+
+def _compile_entity(schema: Entity, into: MessageClass) -> Reader:
     shape = shape_of(schema)
     steps = _fields_readers(shape, into)
     if shape.is_flexible:
@@ -166,8 +196,9 @@ def _array_reader(field: FieldShape, element: Reader, is_flexible: bool) -> Read
             return None, position
         if length < 0:
             raise ProtocolError(f"array {name} has a length of {length}")
+        _meter.add(_checked_length(length, buffer, position))
         elements = []
-        for _ in range(_checked_length(length, buffer, position)):
+        for _ in range(length):
             value, position = element(buffer, position)
             elements.append(value)
         return tuple(elements), position
@@ -178,7 +209,7 @@ def _array_reader(field: FieldShape, element: Reader, is_flexible: bool) -> Read
 def _element_reader(field: FieldShape, is_flexible: bool, into: MessageClass) -> Reader:
     if field.kind == "entity":
         assert field.entity is not None  # shape_of gives every entity field its class
-        read = compile_reader(field.entity, _nested_class(into, field.name))
+        read = _compile_entity(field.entity, _nested_class(into, field.name))
         return _nullable_entity_reader(read) if field.is_nullable and not field.is_array else read
     if field.kind == "uuid":
         return _read_uuid
@@ -231,6 +262,8 @@ def _string_reader(name: str, read_bytes: Reader, is_nullable: bool) -> Reader:
     def read_string(buffer: bytes, position: int) -> tuple[str | None, int]:
         data, position = read_bytes(buffer, position)
         if data is not None:
+            if len(data) > STRING_BYTES_MAX:
+                raise ProtocolError(f"{name} has {len(data)} bytes; {STRING_BYTES_MAX} is the most")
             return _text(data), position
         if not is_nullable:
             raise ProtocolError(f"{name} is null")
