@@ -3,21 +3,30 @@
 An offset counts as committed once its record is durable, in the order of the log: first append, then wait,
 then apply, then answer. The check that the committer is a living member of the present generation and the
 append happen in one step, so nothing ever goes to disk for a generation that has ended.
+
+Offsets end with their topic, or a new topic of the same name would start at them. The records that forget
+them cover commits that are still on their way to the disk, and whatever a crash has left of a topic that is
+gone is forgotten at the next start.
 """
 
 from __future__ import annotations
 
-import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, GroupLimits
-from headrace.kafka.groups.offsets import decode_offset_record, encode_offset_record
+from headrace.kafka.groups.offsets import (
+    OffsetCommitted,
+    OffsetForgotten,
+    decode_offset_record,
+    encode_offset_record,
+)
 from headrace.kafka.services import OFFSETS_TOPIC
 from headrace.log.batch import decode_records, encode_batch, read_header
 from headrace.log.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
@@ -29,8 +38,6 @@ if TYPE_CHECKING:
     from headrace.kafka.services import Scheduler, Timer
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
-
-logger: Final = logging.getLogger(__name__)
 
 RECOVERY_READ_BYTES: Final = 1024 * 1024
 
@@ -59,7 +66,9 @@ class ConsumerGroups:
         self._scheduler = scheduler
         self._commit = commit
         self._timers: dict[str, tuple[int, Timer]] = {}
+        self._unapplied: deque[Sequence[OffsetRecord]] = deque()
         self._recover()
+        self._forget_lost_topics()
 
     def now_ms(self) -> int:
         """The time by which groups live. It never jumps."""
@@ -91,6 +100,8 @@ class ConsumerGroups:
             return
 
         def apply_then_call(error: HeadraceError | None) -> None:
+            # Callers are called in the order in which they wrote.
+            self._unapplied.popleft()
             if error is None:
                 for record in records:
                     self.coordinator.apply(record)
@@ -98,12 +109,25 @@ class ConsumerGroups:
 
         log = self._log()
         appended = log.append(_encode(records, self.wall_ms()), size_bytes_max=self._config.frame_bytes_max)
+        self._unapplied.append(records)
         self._commit.appended(log)
         self._commit.when_durable(log, appended.last_offset + 1, apply_then_call)
 
-    def topic_deleted(self, topic: str) -> None:
-        """Forget the offsets of a deleted topic."""
-        self.write(self.coordinator.handle_topic_deleted(topic), _log_failure)
+    def topics_deleted(
+        self, topics: Collection[str], on_durable: Callable[[HeadraceError | None], None]
+    ) -> None:
+        """Forget the offsets of deleted topics, those that are not durable yet included, then call back.
+
+        Raises what the log raises when it can't append.
+        """
+        applied = (record for topic in topics for record in self.coordinator.handle_topic_deleted(topic))
+        on_their_way = (
+            OffsetForgotten(group_id=record.group_id, topic=record.topic, partition=record.partition)
+            for records in self._unapplied
+            for record in records
+            if isinstance(record, OffsetCommitted) and record.topic in topics
+        )
+        self.write(tuple(dict.fromkeys((*applied, *on_their_way))), on_durable)
 
     def close(self) -> None:
         """Stop all timers."""
@@ -128,6 +152,17 @@ class ConsumerGroups:
                 self._apply_batch(bytes(view[: header.size_bytes]))
                 offset = header.last_offset + 1
                 view = view[header.size_bytes :]
+
+    def _forget_lost_topics(self) -> None:
+        """A crash may have come between the end of a topic and the records that forget its offsets."""
+        committed = {topic for offsets in self.coordinator.offsets.values() for topic, _ in offsets}
+        lost = committed.difference(self._store.topics)
+        forgotten = [
+            record for topic in sorted(lost) for record in self.coordinator.handle_topic_deleted(topic)
+        ]
+        self.write(forgotten, lambda _error: None)
+        for record in forgotten:
+            self.coordinator.apply(record)
 
     def _apply_batch(self, batch: bytes) -> None:
         for record in decode_records(batch):
@@ -159,8 +194,3 @@ class ConsumerGroups:
 def _encode(records: Sequence[OffsetRecord], now_ms: int) -> bytes:
     pairs = (encode_offset_record(record) for record in records)
     return encode_batch([Record(timestamp_ms=now_ms, key=key, value=value) for key, value in pairs])
-
-
-def _log_failure(error: HeadraceError | None) -> None:
-    if error is not None:
-        logger.error("the offsets of a deleted topic could not be forgotten: %s", error)

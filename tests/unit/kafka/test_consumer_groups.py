@@ -69,6 +69,8 @@ class Bench:
         self.scheduler = FakeScheduler(self.clock)
         config = BrokerConfig(data_dir=data_dir)
         self.store = LogStore.open(data_dir, config.log, self.clock)
+        if "t" not in self.store.topics:
+            self.store.create_topic("t", 3)
         self.syncs: list[Any] = []
         self.commit = GroupCommit("sync", self.syncs.append, lambda _: None, lambda _: None)
         self.groups = ConsumerGroups(config, self.store, self.clock, self.scheduler, self.commit)
@@ -79,6 +81,10 @@ class Bench:
             for log in logs:
                 log.sync()
         self.commit.synced(logs, error)
+
+    def finish_all_syncs(self) -> None:
+        while self.syncs:
+            self.finish_sync()
 
     def join(self) -> str:
         """A member joins an empty group; its id is returned."""
@@ -186,3 +192,47 @@ def test_offsets_are_recovered_from_the_log(bench: Bench, tmp_path: Path) -> Non
     recovered = Bench(tmp_path / "data")
     assert recovered.offsets() == {("t", 0): 297, ("t", 2): 299}
     recovered.store.close()
+
+
+def test_a_deleted_topic_takes_along_offsets_that_are_not_durable_yet(bench: Bench, tmp_path: Path) -> None:
+    bench.write(committed(1, partition=0))
+    bench.finish_sync()
+    bench.write(committed(5_000, partition=1))
+    heard: list[HeadraceError | None] = []
+    bench.store.delete_topic("t")
+    bench.groups.topics_deleted({"t"}, heard.append)
+    assert heard == []
+    bench.finish_all_syncs()
+    assert (heard, bench.offsets()) == ([None], {})
+    bench.store.close()
+    recovered = Bench(tmp_path / "data")
+    assert recovered.offsets() == {}
+    recovered.store.close()
+
+
+def test_offsets_of_a_topic_that_a_crash_left_behind_do_not_come_back_with_a_new_topic_of_its_name(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.write(committed(5_000))
+    bench.finish_sync()
+    bench.store.delete_topic("t")
+    bench.store.close()
+    for _ in range(2):
+        # The first start finds offsets without their topic, the second one a new topic of the same name.
+        config = BrokerConfig(data_dir=tmp_path / "data")
+        store = LogStore.open(tmp_path / "data", config.log, bench.clock)
+        syncs: list[Any] = []
+        commit = GroupCommit("sync", syncs.append, lambda _: None, lambda _: None)
+        groups = ConsumerGroups(config, store, bench.clock, bench.scheduler, commit)
+        assert groups.coordinator.offsets_of("g") == {}
+        if "t" not in store.topics:
+            store.create_topic("t", 3)
+        store.close()
+
+
+def test_offsets_of_other_topics_stay(bench: Bench) -> None:
+    bench.write(committed(7))
+    bench.finish_sync()
+    heard: list[HeadraceError | None] = []
+    bench.groups.topics_deleted({"another"}, heard.append)
+    assert (heard, bench.offsets()) == ([None], {("t", 0): 7})

@@ -1,14 +1,21 @@
-"""CreateTopics and DeleteTopics."""
+"""CreateTopics and DeleteTopics.
+
+Both wait for the disk on the event loop, some fsyncs each, and so does everybody else meanwhile: a topic is
+there or gone when the next request looks. Topics are made and deleted seldom. DeleteTopics is answered once
+it is durable, too, that the groups' offsets of the topics are forgotten.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError, HeadraceError, PartitionClosed
+from headrace.kafka.answer import Pending
 from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.messages.create_topics import (
     CreatableTopicConfigs,
@@ -42,11 +49,24 @@ def handle_create_topics(call: Call, request: CreateTopicsRequest) -> CreateTopi
     )
 
 
-def handle_delete_topics(call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete topics by name or by id."""
+def handle_delete_topics(
+    call: Call, request: DeleteTopicsRequest
+) -> DeleteTopicsResponse | Pending[DeleteTopicsResponse]:
+    """Delete topics by name or by id; the answer waits until their offsets are forgotten for good."""
     services = call.services
     asked = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
-    return DeleteTopicsResponse(responses=tuple(_delete(services, topic) for topic in asked))
+    response = DeleteTopicsResponse(responses=tuple(_delete(services, topic) for topic in asked))
+    deleted = {result.name or "" for result in response.responses if result.error_code is ErrorCode.none}
+    pending: Pending[DeleteTopicsResponse] = Pending()
+
+    def on_durable(error: HeadraceError | None) -> None:
+        pending.resolve(response if error is None else _half_deleted(response, error))
+
+    try:
+        services.groups.topics_deleted(deleted, on_durable)
+    except HeadraceError as error:
+        return _half_deleted(response, error)
+    return pending
 
 
 def topic_error(name: str) -> ErrorCode | None:
@@ -177,8 +197,20 @@ def _delete(services: Services, asked: DeleteTopicState) -> DeletableTopicResult
             error_code=error_code_of(error),
             error_message=str(error),
         )
-    services.groups.topic_deleted(topic.name)
     for log in topic.partitions:
         services.commit.closed(log, PartitionClosed(f"topic {topic.name} was deleted"))
         services.watchers.notify(log)
     return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
+
+
+def _half_deleted(response: DeleteTopicsResponse, error: HeadraceError) -> DeleteTopicsResponse:
+    """The topics are gone, but not the offsets that groups have committed for them."""
+    return replace(
+        response,
+        responses=tuple(
+            replace(result, error_code=error_code_of(error), error_message=str(error))
+            if result.error_code is ErrorCode.none
+            else result
+            for result in response.responses
+        ),
+    )
