@@ -3,8 +3,10 @@
 A fetch that finds less than `min_bytes` is parked. It looks again whenever one of its partitions can be
 read further, and answers with what there is when `max_wait_ms` has passed.
 
-Each partition gives at least one whole batch if it is the first that has any, whatever the limits say: a
-consumer must be able to get past a batch that is larger than its buffer (KIP-74).
+The first partition that has anything gives at least one whole batch, whatever the limits say: a consumer
+must be able to get past a batch that is larger than its buffer (KIP-74). The others give theirs, even one
+that is above the partition's own limit, while the answer has room. The first batch that does not fit ends
+the reading: at most one batch per answer is read in vain.
 
 Fetch sessions are answered without a session (id 0), which the protocol allows: the client then names all
 its partitions in each request. Transactions don't exist yet, so the last stable offset is the high
@@ -51,6 +53,7 @@ class _Reading:
         self._request = request
         self._room_bytes = min(request.max_bytes, services.config.fetch_bytes_max)
         self._size_bytes = 0
+        self._is_full = False
         self._has_error = False
         self.logs: list[PartitionLog] = []
 
@@ -58,7 +61,11 @@ class _Reading:
     def is_enough(self) -> bool:
         """Whether the fetch may be answered now."""
         is_nothing_asked = not self.logs
-        return self._has_error or is_nothing_asked or self._size_bytes >= self._request.min_bytes
+        return (
+            self._has_error
+            or is_nothing_asked
+            or self._size_bytes >= min(self._request.min_bytes, self._room_bytes)
+        )
 
     def read(self) -> FetchResponse:
         """Read all partitions, as far as there is room."""
@@ -71,9 +78,10 @@ class _Reading:
     def _read_partition(self, topic: FetchTopic, partition: FetchPartition) -> PartitionData:
         log = self._services.partition(topic.topic, topic.topic_id, partition.partition)
         if log is None:
-            is_id = topic.topic_id is not None
+            is_unknown_id = topic.topic_id is not None and self._services.topic("", topic.topic_id) is None
             return self._failed(
-                partition, ErrorCode.unknown_topic_id if is_id else ErrorCode.unknown_topic_or_partition
+                partition,
+                ErrorCode.unknown_topic_id if is_unknown_id else ErrorCode.unknown_topic_or_partition,
             )
         error_code = check_leader_epoch(partition.current_leader_epoch)
         if error_code is not ErrorCode.none:
@@ -104,12 +112,15 @@ class _Reading:
             raise OffsetOutOfRange(f"offset {offset} is not in {log.start_offset}..{log.end_offset}")
         if offset >= high_watermark:
             return b""
-        room_bytes = min(self._room_bytes - self._size_bytes, partition.partition_max_bytes)
-        if room_bytes <= 0 and self._size_bytes > 0:
+        room_bytes = self._room_bytes - self._size_bytes
+        if self._is_full or (room_bytes <= 0 and self._size_bytes > 0):
             return b""
-        records = log.read(offset, size_bytes_max=max(room_bytes, 0), below_offset=high_watermark)
-        # The one batch that may be larger than asked for is the answer's first.
-        return records if len(records) <= room_bytes or self._size_bytes == 0 else b""
+        wanted_bytes = max(min(room_bytes, partition.partition_max_bytes), 0)
+        records = log.read(offset, size_bytes_max=wanted_bytes, below_offset=high_watermark)
+        if len(records) <= room_bytes or self._size_bytes == 0:
+            return records
+        self._is_full = True
+        return b""
 
     def _failed(
         self, partition: FetchPartition, error_code: ErrorCode, log: PartitionLog | None = None

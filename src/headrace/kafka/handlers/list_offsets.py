@@ -1,4 +1,8 @@
-"""ListOffsets: where a partition begins and ends, and where a time is in it."""
+"""ListOffsets: where a partition begins and ends, and where a time is in it.
+
+Nothing is told about records that are not durable yet. A client that asks for the highest timestamp waits
+until that record is durable; to call the partition empty instead would be wrong.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
+from headrace.kafka.answer import Pending
 from headrace.kafka.handlers.leader_epoch import check_leader_epoch
 from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.messages.list_offsets import (
@@ -20,6 +25,9 @@ if TYPE_CHECKING:
     from headrace.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from headrace.kafka.services import Call, Services
     from headrace.log.partition import PartitionLog
+    from headrace.log.timestamps import TimestampedOffset
+
+    Newest = dict[PartitionLog, TimestampedOffset]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -30,21 +38,62 @@ UNKNOWN: Final = (-1, -1)
 """No timestamp and no offset: the answer to a time after the last record."""
 
 
-def handle_list_offsets(call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle_list_offsets(
+    call: Call, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Pending[ListOffsetsResponse]:
     """Look up offsets."""
     services = call.services
+    newest = _newest_not_durable(services, request)
+    if not newest:
+        return _look_up_all(services, request, newest)
+    pending: Pending[ListOffsetsResponse] = Pending()
+    remaining = len(newest)
+
+    def on_durable(_error: HeadraceError | None) -> None:
+        # After an error the look-up finds what is wrong by itself.
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
+            pending.resolve(_look_up_all(services, request, newest))
+
+    for log, found in tuple(newest.items()):
+        services.commit.when_durable(log, found.offset + 1, on_durable)
+    return pending
+
+
+def _newest_not_durable(services: Services, request: ListOffsetsRequest) -> Newest:
+    """The records with the highest timestamps that are asked for and not durable yet."""
+    newest: Newest = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            log = services.partition(topic.name, None, partition.partition_index)
+            if log is None or partition.timestamp != MAX_TIMESTAMP or log in newest:
+                continue
+            try:
+                found = log.max_timestamp()
+            except HeadraceError:
+                # The look-up will meet the same error, and answer with it.
+                continue
+            if found is not None and found.offset >= services.commit.high_watermark(log):
+                newest[log] = found
+    return newest
+
+
+def _look_up_all(services: Services, request: ListOffsetsRequest, newest: Newest) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=tuple(
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=tuple(_look_up(services, topic.name, each) for each in topic.partitions),
+                partitions=tuple(_look_up(services, topic.name, each, newest) for each in topic.partitions),
             )
             for topic in request.topics
         )
     )
 
 
-def _look_up(services: Services, topic: str, partition: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+def _look_up(
+    services: Services, topic: str, partition: ListOffsetsPartition, newest: Newest
+) -> ListOffsetsPartitionResponse:
     log = services.partition(topic, None, partition.partition_index)
     error_code = (
         ErrorCode.unknown_topic_or_partition
@@ -54,7 +103,7 @@ def _look_up(services: Services, topic: str, partition: ListOffsetsPartition) ->
     if log is None or error_code is not ErrorCode.none:
         return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error_code)
     try:
-        timestamp, offset = _offset_for(services, log, partition.timestamp)
+        timestamp, offset = _offset_for(services, log, partition.timestamp, newest)
     except HeadraceError as error:
         return ListOffsetsPartitionResponse(
             partition_index=partition.partition_index, error_code=error_code_of(error)
@@ -67,14 +116,14 @@ def _look_up(services: Services, topic: str, partition: ListOffsetsPartition) ->
     )
 
 
-def _offset_for(services: Services, log: PartitionLog, timestamp: int) -> tuple[int, int]:
+def _offset_for(services: Services, log: PartitionLog, timestamp: int, newest: Newest) -> tuple[int, int]:
     high_watermark = services.commit.high_watermark(log)
     if timestamp == LATEST:
         return -1, high_watermark
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return -1, log.start_offset
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp()
+        found = newest.get(log) or log.max_timestamp()
     elif timestamp >= 0:
         found = log.offset_for_timestamp(timestamp)
     else:

@@ -22,6 +22,8 @@ from headrace.kafka.services import INTERNAL_TOPICS, NODE_ID
 from headrace.log.batch import LEADER_EPOCH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
     from headrace.kafka.services import Call, Services
     from headrace.log.topic import Topic
@@ -35,7 +37,7 @@ def handle_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
     topics = (
         tuple(_described(topic) for topic in services.store.topics.values())
         if asks_all
-        else tuple(_asked(services, request, topic) for topic in request.topics or ())
+        else tuple(_asked(services, request, topic) for topic in _distinct(request.topics or ()))
     )
     return MetadataResponse(
         brokers=(MetadataResponseBroker(node_id=NODE_ID, host=call.address.host, port=call.address.port),),
@@ -43,6 +45,11 @@ def handle_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
         controller_id=NODE_ID,
         topics=topics,
     )
+
+
+def _distinct(topics: tuple[MetadataRequestTopic, ...]) -> Iterable[MetadataRequestTopic]:
+    """Each topic once, however often it is named: the answer is then no larger than the broker."""
+    return {topic.topic_id or topic.name: topic for topic in topics}.values()
 
 
 def _asked(

@@ -25,6 +25,9 @@ from headrace.kafka.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from uuid import UUID
+
     from headrace.kafka.messages.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from headrace.log.topic import Topic
 
 METADATA_BYTES_MAX: Final = 4096
+NO_OFFSET: Final = -1
+"""What OffsetFetch answers where nothing is committed. To commit it says the same; less is a mistake."""
 FIRST_VERSION_WITH_GROUPS: Final = 8
 FIRST_VERSION_WHERE_NULL_IS_ALL: Final = 2
 
@@ -69,11 +74,13 @@ def handle_offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchR
     """Say what has been committed."""
     services = call.services
     if call.api_version >= FIRST_VERSION_WITH_GROUPS:
-        return OffsetFetchResponse(groups=tuple(_fetch_group(services, group) for group in request.groups))
+        return OffsetFetchResponse(
+            groups=tuple(_fetch_group(services, group) for group in _distinct_groups(request.groups))
+        )
     topics = request.topics
     if call.api_version < FIRST_VERSION_WHERE_NULL_IS_ALL:
         topics = topics or ()
-    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+    (group,) = _distinct_groups([OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)])
     return OffsetFetchResponse(topics=_fetch_group(services, group).topics)
 
 
@@ -109,6 +116,8 @@ def _commit_partition(
         return OffsetCommitResponsePartition(
             partition_index=index, error_code=ErrorCode.unknown_topic_or_partition
         )
+    if partition.committed_offset < NO_OFFSET:
+        return OffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.invalid_request)
     if len(metadata.encode()) > METADATA_BYTES_MAX:
         return OffsetCommitResponsePartition(
             partition_index=index, error_code=ErrorCode.offset_metadata_too_large
@@ -143,15 +152,45 @@ def _commit_response(request: OffsetCommitRequest, error_code: ErrorCode) -> Off
     )
 
 
+def _distinct_groups(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFetchRequestGroup]:
+    """Each group once, with everything that is asked of it.
+
+    What is asked for often is answered once: an offset's metadata is far larger than the four bytes that ask
+    for it.
+    """
+    topics_by_group: dict[str, list[OffsetFetchRequestTopic] | None] = {}
+    for group in groups:
+        known = topics_by_group.setdefault(group.group_id, [])
+        if known is None or group.topics is None:
+            topics_by_group[group.group_id] = None
+        else:
+            known.extend(group.topics)
+    return [
+        OffsetFetchRequestGroup(
+            group_id=group_id, topics=None if topics is None else _distinct_topics(topics)
+        )
+        for group_id, topics in topics_by_group.items()
+    ]
+
+
+def _distinct_topics(topics: Iterable[OffsetFetchRequestTopic]) -> tuple[OffsetFetchRequestTopic, ...]:
+    indexes: dict[tuple[str, UUID | None], dict[int, None]] = {}
+    for topic in topics:
+        known = indexes.setdefault((topic.name, topic.topic_id), {})
+        known.update(dict.fromkeys(topic.partition_indexes))
+    return tuple(
+        OffsetFetchRequestTopic(name=name, topic_id=topic_id, partition_indexes=tuple(known))
+        for (name, topic_id), known in indexes.items()
+    )
+
+
 def _fetch_group(services: Services, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    offsets = services.groups.coordinator.offsets_of(group.group_id)
     asked = group.topics
     if asked is None:
-        asked = tuple(
-            OffsetFetchRequestTopic(
-                name=name, partition_indexes=tuple(sorted(index for topic, index in offsets if topic == name))
-            )
-            for name in sorted({topic for topic, _ in offsets})
+        offsets = services.groups.coordinator.offsets_of(group.group_id)
+        asked = _distinct_topics(
+            OffsetFetchRequestTopic(name=topic, partition_indexes=(index,))
+            for topic, index in sorted(offsets)
         )
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
