@@ -51,7 +51,7 @@ class ClientConnection(asyncio.Protocol):
         self._waiting: deque[bytes] = deque()
         self._pending: dict[Slot, Pending[Any]] = {}
         self._reserved_bytes = 0
-        self._admitted_bytes: int | None = None
+        self._admitted_bytes = 0
         self._is_without_room = False
         self._frame_began_s: float | None = None
         self._is_pumping = False
@@ -136,27 +136,32 @@ class ClientConnection(asyncio.Protocol):
 
     def _take_frames(self) -> None:
         while len(self._waiting) < REQUESTS_WAITING_MAX:
-            if self._admitted_bytes is None and not self._admit():
+            if not self._admit():
                 return
             frame = self._reader.next_frame()
             if frame is None:
                 if self._frame_began_s is None:
                     self._frame_began_s = self._loop.time()
                 return
-            self._admitted_bytes = None
+            self._admitted_bytes = 0
             self._frame_began_s = None
             self._waiting.append(frame)
 
     def _admit(self) -> bool:
+        """Reserve room for what has come of the next frame."""
         self._is_without_room = False
         size_bytes = self._reader.next_size()
         if size_bytes is None:
             return False
-        if not self._budget.reserve(size_bytes, self._pump):
+        arrived_bytes = self._reader.arrived_bytes(size_bytes)
+        more_bytes = arrived_bytes - self._admitted_bytes
+        if more_bytes == 0:
+            return True
+        if not self._budget.reserve(more_bytes, self._pump, ends_frame=arrived_bytes == size_bytes):
             self._is_without_room = True
             return False
-        self._admitted_bytes = size_bytes
-        self._reserved_bytes += size_bytes
+        self._admitted_bytes = arrived_bytes
+        self._reserved_bytes += more_bytes
         return True
 
     def _may_start(self) -> bool:

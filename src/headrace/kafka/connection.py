@@ -88,6 +88,10 @@ class FrameReader:
         )
         return int(size)
 
+    def arrived_bytes(self, size_bytes: int) -> int:
+        """How much of the next frame, which has that size, is there."""
+        return min(size_bytes, self.buffered_bytes - _SIZE.size)
+
     def next_frame(self) -> bytes | None:
         """The next frame, if it is there as a whole."""
         size = self.next_size()

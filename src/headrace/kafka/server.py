@@ -67,7 +67,9 @@ class KafkaServer:
             watchers=watchers,
             groups=ConsumerGroups(self._config, self._store, self._clock, loop, commit),
         )
-        self._budget = InFlightBudget(self._config.in_flight_bytes_max)
+        self._budget = InFlightBudget(
+            self._config.in_flight_bytes_max, frame_bytes_max=self._config.frame_bytes_max
+        )
         listener = _listen(self._config.listen)
         self._server = await loop.create_server(self._new_connection, sock=listener, backlog=LISTEN_BACKLOG)
         self._sync_thread.start()
