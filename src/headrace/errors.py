@@ -14,7 +14,8 @@
     │   └── CompressedBatch      single records were asked of a batch that is kept compressed
     └── FaultError               the other side, the disk or a child process is wrong
         ├── StorageError         the disk failed; nothing after the last acknowledgement is promised
-        │   └── CorruptBatch     bytes on disk or on the wire don't match their checksum or layout
+        │   ├── CorruptBatch     bytes on disk or on the wire don't match their checksum or layout
+        │   └── TooManyOpenFiles no further file could be opened; nothing was written, nothing is lost
         ├── OutOfOrderSequence   a producer's batch does not follow the last one that it sent
         ├── InvalidProducerEpoch a newer instance of the producer has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
@@ -95,6 +96,13 @@ class StorageError(FaultError):
 class CorruptBatch(StorageError):
     """Bytes don't match their checksum or their layout."""
 
+    definite = True
+
+
+class TooManyOpenFiles(StorageError):
+    """No further file could be opened, so that nothing was attempted; it may work once others are closed."""
+
+    retriable = True
     definite = True
 
 

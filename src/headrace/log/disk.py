@@ -6,17 +6,24 @@ What a caller may rely on after a crash, and nothing more:
   made, renamed or removed;
 - a rename within a directory happens or doesn't; it never leaves half of both.
 
-Methods raise OSError; the callers know what they were doing and wrap it.
+Methods raise OSError; the callers know what they were doing and wrap it. The one that a caller may answer by
+trying again is OpenRefused: a file or directory could not be opened, so nothing was attempted.
+
+After a failed `sync_file`, what had been written since the last one may be readable and yet never reach the
+disk: Linux marks the pages clean, and a later sync has nothing to do. Only writing the bytes again, with
+`rewrite`, makes a later sync mean something.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 Buffer = bytes | bytearray | memoryview
@@ -25,6 +32,14 @@ DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 BUFFERS_PER_WRITE_MAX: Final = 1024
 """Linux takes no more buffers than this in one writev."""
+
+
+REFUSALS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+"""What the system answers to an open when it has no room for one more."""
+
+
+class OpenRefused(OSError):
+    """The process or the machine has no room for another open file: nothing was attempted."""
 
 
 class Disk(Protocol):
@@ -44,6 +59,10 @@ class Disk(Protocol):
 
     def append(self, file: int, buffers: Sequence[Buffer]) -> None:
         """Write all of the buffers, one after the other, at the end."""
+        ...
+
+    def rewrite(self, file: int, position: int, data: Buffer) -> None:
+        """Write bytes over those that are there. No other thread may append to the file meanwhile."""
         ...
 
     def truncate(self, file: int, size_bytes: int) -> None:
@@ -92,7 +111,8 @@ class SystemDisk:
 
     def open(self, path: Path) -> int:
         """Open a file, making it when it is missing; what is written goes to its end."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        with _opening():
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
 
     def close(self, file: int) -> None:
         """Close a file; a lock on it goes with it."""
@@ -121,6 +141,20 @@ class SystemDisk:
             while view := view[written:]:
                 written = os.write(file, view)
 
+    def rewrite(self, file: int, position: int, data: Buffer) -> None:
+        """Write bytes over those that are there. No other thread may append to the file meanwhile."""
+        # On Linux, a write to a file that is open for appending goes to its end, whatever the position.
+        flags = fcntl.fcntl(file, fcntl.F_GETFL)
+        fcntl.fcntl(file, fcntl.F_SETFL, flags & ~os.O_APPEND)
+        try:
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(file, view, position)
+                position += written
+                view = view[written:]
+        finally:
+            fcntl.fcntl(file, fcntl.F_SETFL, flags)
+
     def truncate(self, file: int, size_bytes: int) -> None:
         """Cut the file to a size."""
         os.ftruncate(file, size_bytes)
@@ -136,7 +170,8 @@ class SystemDisk:
 
     def sync_directory(self, path: Path) -> None:
         """Return once the directory's entries would survive a loss of power."""
-        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with _opening():
+            directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
         finally:
@@ -149,7 +184,8 @@ class SystemDisk:
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""
         try:
-            return sorted(entry.name for entry in path.iterdir())
+            with _opening():
+                return sorted(os.listdir(path))  # noqa: PTH208  # Names are wanted, not paths.
         except FileNotFoundError:
             return []
 
@@ -172,6 +208,16 @@ class SystemDisk:
         except BlockingIOError:
             return False
         return True
+
+
+@contextmanager
+def _opening() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in REFUSALS:
+            raise
+        raise OpenRefused(error.errno, error.strerror, error.filename) from error
 
 
 SYSTEM_DISK: Final = SystemDisk()

@@ -40,7 +40,7 @@ class Identity:
         path = data_dir / FILE_NAME
         if FILE_NAME not in disk.names(data_dir):
             identity = cls(path, disk, cluster_id=_cluster_id(new_id), next_producer_id=0)
-            identity._write()
+            identity._write(0)
             return identity
         try:
             fields: dict[str, Any] = json.loads(read_whole(disk, path))
@@ -57,16 +57,17 @@ class Identity:
         """Ids that nobody had before and nobody will get again."""
         first = self._next_producer_id
         if first + count > self._reserved_below:
-            self._reserved_below = first + max(count, PRODUCER_ID_BLOCK)
-            self._write()
+            reserved_below = first + max(count, PRODUCER_ID_BLOCK)
+            self._write(reserved_below)
+            self._reserved_below = reserved_below
         self._next_producer_id = first + count
         return range(first, first + count)
 
-    def _write(self) -> None:
+    def _write(self, reserved_below: int) -> None:
         content = {
             "format": _FORMAT,
             "cluster_id": self.cluster_id,
-            "next_producer_id": self._reserved_below,
+            "next_producer_id": reserved_below,
         }
         write_durably(self._disk, self._path, json.dumps(content, indent=2).encode() + b"\n")
 

@@ -6,7 +6,8 @@
 append is promised to nobody until `durable_offset` is past it. After a crash, everything below
 `durable_offset` is there, byte for byte, and what is there beyond it is a prefix of what was appended.
 
-A failed write or sync stops all writes for good (see failure.py); reads go on up to `end_offset`.
+A sync for which no file could be opened is no failed sync: nothing becomes durable, and the next one does all
+of it. A failed write or sync stops all writes for good (see failure.py); reads go on up to `end_offset`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed, StorageError
+from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.log.batch import place, split_batches, with_base_offset
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
-from headrace.log.failure import FailStop
+from headrace.log.failure import FailStop, storage_error
 from headrace.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
+from headrace.log.open_files import OpenFiles
 from headrace.log.producers import Duplicate, ProducerStates
 from headrace.log.recovery import Recovery
 from headrace.log.segment import Segment
@@ -63,15 +65,20 @@ class PartitionLog:
         clock: Clock,
         *,
         disk: Disk,
+        files: OpenFiles,
         fail_stop: FailStop,
+        recovery_point: int,
     ) -> None:
         self.directory = directory
         self._config = config
         self._clock = clock
         self._disk = disk
+        self._files = files
         self._fail_stop = fail_stop
         self._producers = ProducerStates()
-        recovered = Recovery(directory, config, disk, self._producers).run()
+        recovered = Recovery(
+            directory, config, self._producers, disk=disk, files=files, recovery_point=recovery_point
+        ).run()
         self.cut: CutTail | None = recovered.cut
         self._segments = recovered.segments
         self._base_offsets = [segment.base_offset for segment in self._segments]
@@ -96,24 +103,51 @@ class PartitionLog:
         try:
             make_directory_durably(disk, directory)
         except OSError as error:
-            raise StorageError(f"making the directory {directory} failed: {error}") from error
-        return cls.open_existing(directory, config, clock, disk=disk, fail_stop=fail_stop or FailStop())
+            raise storage_error(f"making the directory {directory}", error) from error
+        files = OpenFiles(disk)
+        try:
+            return cls.open_existing(
+                directory, config, clock, disk=disk, files=files, fail_stop=fail_stop or FailStop()
+            )
+        except BaseException:
+            files.close_all()
+            raise
 
     @classmethod
     def open_existing(
-        cls, directory: Path, config: LogConfig, clock: Clock, *, disk: Disk, fail_stop: FailStop
+        cls,
+        directory: Path,
+        config: LogConfig,
+        clock: Clock,
+        *,
+        disk: Disk,
+        files: OpenFiles,
+        fail_stop: FailStop,
+        recovery_point: int = 0,
     ) -> PartitionLog:
-        """Open a partition whose directory is there and durable, and recover what a crash has left."""
+        """Open a partition whose directory is there and durable, and recover what a crash has left.
+
+        Everything below the recovery point, an offset, is known to be durable.
+        """
         try:
-            log = cls(directory, config, clock, disk=disk, fail_stop=fail_stop)
+            log = cls(
+                directory,
+                config,
+                clock,
+                disk=disk,
+                files=files,
+                fail_stop=fail_stop,
+                recovery_point=recovery_point,
+            )
         except OSError as error:
-            raise StorageError(f"opening the partition in {directory} failed: {error}") from error
+            raise storage_error(f"opening the partition in {directory}", error) from error
         if log.cut is not None:
             logger.warning("%s", log.cut)
         # After a crash of the process alone, what was found may be in the page cache only.
         log.sync()
         # Many partitions may be idle: a file stays open only once it is used.
-        log._segments[-1].close()
+        for segment in log._segments:
+            segment.close()
         return log
 
     @property
@@ -177,7 +211,7 @@ class PartitionLog:
                 if data := segment.read(offset, size_bytes_max=size_bytes_max, below_offset=stop):
                     return data
         except OSError as error:
-            raise StorageError(f"reading {self.directory} at offset {offset} failed: {error}") from error
+            raise storage_error(f"reading {self.directory} at offset {offset}", error) from error
         return b""
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
@@ -189,7 +223,7 @@ class PartitionLog:
                 if batch is not None:
                     return first_record_since(batch, timestamp_ms)
         except OSError as error:
-            raise StorageError(f"searching {self.directory} by time failed: {error}") from error
+            raise storage_error(f"searching {self.directory} by time", error) from error
         return None
 
     def max_timestamp(self) -> TimestampedOffset | None:
@@ -198,7 +232,7 @@ class PartitionLog:
         try:
             highest = max(segment.max_timestamp().timestamp_ms for segment in self._segments)
         except OSError as error:
-            raise StorageError(f"searching {self.directory} by time failed: {error}") from error
+            raise storage_error(f"searching {self.directory} by time", error) from error
         return None if highest == NO_TIMESTAMP else self.offset_for_timestamp(highest)
 
     def sync(self) -> None:
@@ -251,7 +285,7 @@ class PartitionLog:
         try:
             segment.open()
         except OSError as error:
-            raise StorageError(f"opening {segment.path} failed, nothing was written: {error}") from error
+            raise storage_error(f"opening {segment.path}", error) from error
         try:
             segment.append(headers, buffers)
         except OSError as error:
@@ -273,6 +307,7 @@ class PartitionLog:
             self.directory,
             self._end_offset,
             disk=self._disk,
+            files=self._files,
             index_interval_bytes=self._config.index_interval_bytes,
         )
         self._segments.append(segment)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.errors import CorruptBatch
 from headrace.log.durable_file import read_whole, write_durably
 from headrace.log.index import SegmentIndex
-from headrace.log.scan import HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
+from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.log.batch import BatchHeader
     from headrace.log.disk import Buffer, Disk
     from headrace.log.index import TimeEntry
+    from headrace.log.open_files import OpenFiles
 
 _Found = TypeVar("_Found")
 
@@ -44,7 +45,9 @@ def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
 class Segment:
     """One segment. Grows and is read in one thread; `sync` and `write_indexes` may run in another."""
 
-    def __init__(self, directory: Path, base_offset: int, *, disk: Disk, index_interval_bytes: int) -> None:
+    def __init__(
+        self, directory: Path, base_offset: int, *, disk: Disk, files: OpenFiles, index_interval_bytes: int
+    ) -> None:
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size_bytes = 0
@@ -53,10 +56,12 @@ class Segment:
         self.name_is_durable = False
         self._directory = directory
         self._disk = disk
+        self._files = files
         self._index_interval_bytes = index_interval_bytes
         self._index: SegmentIndex | None = SegmentIndex(base_offset, index_interval_bytes)
         self._index_is_loaded = False
         self._file: int | None = None
+        self._synced_bytes = 0
         self._boundaries: dict[int, int] = {}
         self._trusted = True
         self._checked_from = 0
@@ -65,22 +70,38 @@ class Segment:
     def open(self) -> int:
         """The open file; it is made when it is first needed."""
         if self._file is None:
-            self._file = self._disk.open(self.path)
+            self._file = self._files.open(self, self.path)
+        else:
+            self._files.used(self)
         return self._file
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether batches have been written that are not known to be durable."""
+        return self.size_bytes > self._synced_bytes
 
     @property
     def index(self) -> SegmentIndex:
         """Both indexes; those of a sealed segment are loaded when first needed."""
         return self._load_index() if self._index is None else self._index
 
-    def adopt(self, *, size_bytes: int, next_offset: int) -> None:
-        """Take over what recovery found in an unsealed segment, whose index it has built."""
+    def adopt(self, *, size_bytes: int, next_offset: int, durable_bytes: int) -> None:
+        """Take over what recovery found in an unsealed segment, whose index it has built.
+
+        So many of the bytes are known to be durable. The rest is written again, so that the next sync has
+        something to do.
+        """
         self.size_bytes = size_bytes
         self.next_offset = next_offset
+        self._synced_bytes = durable_bytes
+        self.name_is_durable = durable_bytes > 0
+        for position in range(durable_bytes, size_bytes, DATA_WINDOW_BYTES):
+            wanted = min(DATA_WINDOW_BYTES, size_bytes - position)
+            self._disk.rewrite(self.open(), position, self._disk.read(self.open(), position, wanted))
 
     def adopt_sealed(self, *, size_bytes: int, next_offset: int) -> None:
         """Take over a segment that an earlier process sealed."""
-        self.adopt(size_bytes=size_bytes, next_offset=next_offset)
+        self.adopt(size_bytes=size_bytes, next_offset=next_offset, durable_bytes=size_bytes)
         self.is_sealed = True
         self.name_is_durable = True
         self._trusted = False
@@ -109,12 +130,15 @@ class Segment:
 
     def sync(self) -> None:
         """Make all that has been written durable, and the file's name too."""
-        if self._file is None:
-            return
-        self._disk.sync_file(self._file)
-        if not self.name_is_durable:
-            self._disk.sync_directory(self._directory)
-            self.name_is_durable = True
+        written_bytes = self.size_bytes
+        if written_bytes > self._synced_bytes:
+            if not self.name_is_durable:
+                # First, because it may be refused: then all is still to be done.
+                self._disk.sync_directory(self._directory)
+                self.name_is_durable = True
+            assert self._file is not None, "a file with unsynced writes stays open"
+            self._disk.sync_file(self._file)
+            self._synced_bytes = written_bytes
 
     def write_indexes(self) -> None:
         """Seal a rolled segment that has been synced."""
@@ -128,6 +152,7 @@ class Segment:
         if self._file is not None:
             self._disk.close(self._file)
             self._file = None
+            self._files.closed(self)
 
     def scanner(self, window_bytes: int) -> FileScanner:
         """A walk over the batches."""

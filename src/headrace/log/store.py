@@ -2,30 +2,35 @@
 
     lock                     held by the process that has the directory open; holds its pid
     meta.json                cluster id, producer ids
+    recovery-points.json     up to where each partition is known to be durable
     topics/<topic>.json      a topic's manifest
     topics/<topic id>.gone   the manifest of a topic that is being deleted
     log/<topic>-<number>/    a partition's segments
 
 The manifest is what makes a topic. Creating one makes the partitions' directories first and the manifest
-last; deleting one renames the manifest first and removes the directories after, which the next start goes on
-with when a crash comes between. Directories without a manifest are never touched: an empty one is taken over
-when its topic is created, one with files in it is an error.
+last; deleting one renames the manifest first and removes the directories after. When a crash comes between,
+the next start goes on with it; when file descriptors are wanting, the next call for that topic does.
+Directories without a manifest are never touched: an empty one is taken over when its topic is created, one
+with files in it is an error.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError, DataDirectoryInUse, StorageError, TopicExists, UnknownTopic
-from headrace.log.disk import SYSTEM_DISK
+from headrace.log.disk import SYSTEM_DISK, OpenRefused
 from headrace.log.durable_file import TEMPORARY_NAME, make_directory_durably, read_whole, write_durably
-from headrace.log.failure import FailStop
+from headrace.log.failure import FailStop, storage_error
 from headrace.log.identity import Identity
+from headrace.log.open_files import OpenFiles
 from headrace.log.partition import PartitionLog
+from headrace.log.recovery_points import RecoveryPoints
 from headrace.log.topic import Manifest, Topic, decode_manifest, encode_manifest
 
 if TYPE_CHECKING:
@@ -60,9 +65,13 @@ class LogStore:
         self._disk = disk
         self._new_id = new_id
         self._fail_stop = FailStop()
+        self._files = OpenFiles(disk)
         self._topics: dict[str, Topic] = {}
+        self._being_deleted: dict[str, Path] = {}
+        """By name, the renamed manifests of topics whose deletion could not be finished yet."""
         self._lock: int | None = None
         self._identity: Identity
+        self._recovery_points: RecoveryPoints
 
     @classmethod
     def open(
@@ -80,7 +89,7 @@ class LogStore:
             store._open()
         except OSError as error:
             store._release()
-            raise StorageError(f"opening the data directory {data_dir} failed: {error}") from error
+            raise storage_error(f"opening the data directory {data_dir}", error) from error
         except BaseException:
             store._release()
             raise
@@ -125,30 +134,30 @@ class LogStore:
         manifest = Manifest(
             name=name, topic_id=self._new_id(), partition_count=partition_count, config=dict(config or {})
         )
-        self._require_unused(manifest)
         try:
+            if name in self._being_deleted:
+                self._finish_deletion(name)
+            self._require_unused(manifest)
             for directory_name in manifest.directory_names:
                 self._disk.make_directory(self._log_dir / directory_name)
             self._disk.sync_directory(self._log_dir)
-            write_durably(self._disk, self._manifest_path(name), encode_manifest(manifest))
+            topic = self._open_topic(manifest)
+            self._write_manifest(manifest)
         except OSError as error:
             raise self._fail_stop.fail(f"creating topic {name}", error) from error
-        return self._open_topic(manifest)
+        self._topics[name] = topic
+        return topic
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic with all of its data. If a crash comes between, the next start finishes it."""
         topic = self._topics.get(name)
-        if topic is None:
+        if topic is None and name not in self._being_deleted:
             raise UnknownTopic(f"there is no topic {name}")
         self._fail_stop.check()
-        gone = self._topics_dir / f"{topic.topic_id}{GONE_SUFFIX}"
-        for partition in topic.partitions:
-            partition.close(sync=False)
         try:
-            self._disk.rename(self._manifest_path(name), gone)
-            self._disk.sync_directory(self._topics_dir)
-            del self._topics[name]
-            self._finish_deletion(gone)
+            if topic is not None:
+                self._begin_deletion(topic)
+            self._finish_deletion(name)
         except OSError as error:
             raise self._fail_stop.fail(f"deleting topic {name}", error) from error
 
@@ -157,6 +166,8 @@ class LogStore:
         try:
             for partition in self._partitions():
                 partition.close()
+            if self._lock is not None and self._fail_stop.failed is None:
+                self._write_recovery_points()
         finally:
             self._release()
 
@@ -181,19 +192,21 @@ class LogStore:
             make_directory_durably(self._disk, directory)
             # A process that was killed may have left names in it that were never synced.
             self._disk.sync_directory(directory)
+        self._recovery_points = RecoveryPoints.open(self.data_dir, self._disk)
         self._identity = Identity.open(self.data_dir, self._disk, self._new_id())
         names = self._disk.names(self._topics_dir)
         if TEMPORARY_NAME in names:
             self._disk.unlink(self._topics_dir / TEMPORARY_NAME)
         for name in names:
             if name.endswith(GONE_SUFFIX):
-                self._finish_deletion(self._topics_dir / name)
+                self._remove_topic(self._topics_dir / name)
         directories = set(self._disk.names(self._log_dir))
         for name in names:
             if name.endswith(MANIFEST_SUFFIX):
                 manifest = self._read_manifest(self._topics_dir / name)
                 self._require_all(manifest, directories)
-                self._open_topic(manifest)
+                self._topics[manifest.name] = self._open_topic(manifest)
+        self._write_recovery_points()
 
     def _take(self) -> None:
         """Lock the directory; the lock goes when the process ends, however it ends."""
@@ -214,6 +227,7 @@ class LogStore:
         """Close what is open without another try to sync it."""
         for partition in self._partitions():
             partition.close(sync=False)
+        self._files.close_all()
         if self._lock is not None:
             self._disk.close(self._lock)
             self._lock = None
@@ -221,18 +235,38 @@ class LogStore:
     def _open_topic(self, manifest: Manifest) -> Topic:
         partitions = tuple(
             PartitionLog.open_existing(
-                self._log_dir / name, self._config, self._clock, disk=self._disk, fail_stop=self._fail_stop
+                self._log_dir / name,
+                self._config,
+                self._clock,
+                disk=self._disk,
+                files=self._files,
+                fail_stop=self._fail_stop,
+                recovery_point=self._recovery_points.of(manifest.topic_id, number),
             )
-            for name in manifest.directory_names
+            for number, name in enumerate(manifest.directory_names)
         )
-        topic = Topic(
+        return Topic(
             name=manifest.name,
             topic_id=manifest.topic_id,
             partitions=partitions,
             config=MappingProxyType(dict(manifest.config)),
         )
-        self._topics[manifest.name] = topic
-        return topic
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        path = self._manifest_path(manifest.name)
+        try:
+            write_durably(self._disk, path, encode_manifest(manifest))
+        except OpenRefused:
+            # The topic is not made; but its manifest may have got its name, though not durably.
+            with suppress(FileNotFoundError):
+                self._disk.unlink(path)
+            raise
+
+    def _write_recovery_points(self) -> None:
+        try:
+            self._recovery_points.write(self._topics.values())
+        except OSError as error:
+            raise self._fail_stop.fail("writing the recovery points", error) from error
 
     def _require_all(self, manifest: Manifest, directories: set[str]) -> None:
         missing = [name for name in manifest.directory_names if name not in directories]
@@ -254,7 +288,22 @@ class LogStore:
     def _read_manifest(self, path: Path) -> Manifest:
         return decode_manifest(read_whole(self._disk, path), path)
 
-    def _finish_deletion(self, gone: Path) -> None:
+    def _begin_deletion(self, topic: Topic) -> None:
+        gone = self._topics_dir / f"{topic.topic_id}{GONE_SUFFIX}"
+        for partition in topic.partitions:
+            partition.close(sync=False)
+        self._disk.rename(self._manifest_path(topic.name), gone)
+        self._being_deleted[topic.name] = gone
+        del self._topics[topic.name]
+
+    def _finish_deletion(self, name: str) -> None:
+        gone = self._being_deleted[name]
+        self._disk.sync_directory(self._topics_dir)
+        if gone.name in self._disk.names(self._topics_dir):
+            self._remove_topic(gone)
+        del self._being_deleted[name]
+
+    def _remove_topic(self, gone: Path) -> None:
         present = set(self._disk.names(self._log_dir))
         for name in present.intersection(self._read_manifest(gone).directory_names):
             directory = self._log_dir / name

@@ -4,11 +4,14 @@ It stands in for `headrace.log.disk.SystemDisk` and keeps its promises, and no o
 
 - Of what was written to a file after its last sync, a crash keeps some first part. The write at which that
   part ends may be torn: cut short anywhere, with zeros or with garbage after the cut.
+- A sync of a file that fails marks what was written clean, as Linux does: it can be read, but later syncs
+  succeed without saving it, and a crash loses it, unless it is written again.
 - Of the names that were made, changed or removed in a directory after its last sync, a crash keeps some first
   part, for each directory on its own. A file whose name is lost is lost, however often it was synced.
 
 Which part, is for the given random numbers to say, so that a seed repeats a crash exactly. `lose_power_after`
-stops the program in the middle of whatever it is doing; `fail` makes one operation report an error.
+stops the program in the middle of whatever it is doing; `fail` makes one operation report an error. An error
+that says that there is no room for an open file comes before anything has happened.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from headrace.log.disk import REFUSALS, OpenRefused
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
@@ -27,18 +32,55 @@ if TYPE_CHECKING:
     from headrace.log.disk import Buffer
 
 SECTOR_BYTES: Final = 512
+_OPENING: Final = ("open", "names", "sync_directory")
 
 
 class PowerLoss(BaseException):
     """The power goes now. No program can catch that, so this is not an Exception."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """Bytes at a place. What lies between there and the end of a shorter file becomes zeros."""
+
+    position: int
+    data: bytes
+
+    def apply(self, content: bytearray) -> None:
+        content.extend(bytes(max(self.position - len(content), 0)))
+        content[self.position : self.position + len(self.data)] = self.data
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A file that is made as long as this."""
+
+    size_bytes: int
+
+    def apply(self, content: bytearray) -> None:
+        content.extend(bytes(max(self.size_bytes - len(content), 0)))
+        del content[self.size_bytes :]
+
+
 @dataclass(slots=True)
 class _File:
     content: bytearray = field(default_factory=bytearray)
+    """What programs read."""
     synced: bytes = b""
-    unsynced: list[bytes | int] = field(default_factory=list)
-    """What happened since the last sync: bytes that were appended, or sizes to which the file was cut."""
+    """What the disk has."""
+    unsynced: list[_Write | _Cut] = field(default_factory=list)
+    """What the next sync has to do."""
+
+    def change(self, change: _Write | _Cut) -> None:
+        change.apply(self.content)
+        self.unsynced.append(change)
+
+    def sync(self) -> None:
+        content = bytearray(self.synced)
+        for change in self.unsynced:
+            change.apply(content)
+        self.synced = bytes(content)
+        self.unsynced.clear()
 
 
 @dataclass(slots=True)
@@ -61,7 +103,7 @@ class SimulatedDisk:
         self._locked: dict[int, _File] = {}
         self._numbers = count(3)
         self._steps_left: int | None = None
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, tuple[int, int]] = {}
         self.steps = 0
 
     def kill(self) -> None:
@@ -80,9 +122,17 @@ class SimulatedDisk:
         """Raise PowerLoss at the step that comes after so many more steps that change something."""
         self._steps_left = steps
 
-    def fail(self, operation: str, error: int = errno.EIO) -> None:
-        """Make the next call of a method of this class, given by name, raise OSError."""
-        self._failures[operation] = error
+    def fail(self, operation: str, error: int = errno.EIO, *, after: int = 0) -> None:
+        """Make the call of a method of this class that comes after so many more of them raise OSError.
+
+        Of `open`, `names` and `sync_directory`, those of REFUSALS are raised as OpenRefused.
+        """
+        self._failures[operation] = (error, after)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether all failures that were asked for have been met."""
+        return not self._failures
 
     @property
     def open_file_count(self) -> int:
@@ -130,31 +180,36 @@ class SimulatedDisk:
         """Write all of the buffers, one after the other, at the end."""
         target = self._opened(file)
         data = b"".join(buffers)
-        if self._steps_left == 0 or "append" in self._failures:
+        if self._steps_left == 0 or self._fails_now("append"):
             _append(target, data[: len(data) // 2])
         self._may_fail("append")
         self._step()
         _append(target, data)
 
+    def rewrite(self, file: int, position: int, data: Buffer) -> None:
+        """Write bytes over those that are there."""
+        self._may_fail("rewrite")
+        self._step()
+        self._opened(file).change(_Write(position, bytes(data)))
+
     def truncate(self, file: int, size_bytes: int) -> None:
         """Cut the file to a size."""
         self._may_fail("truncate")
         self._step()
-        target = self._opened(file)
-        del target.content[size_bytes:]
-        target.unsynced.append(size_bytes)
+        self._opened(file).change(_Cut(size_bytes))
 
     def size_bytes(self, file: int) -> int:
         """How long the file is."""
         return len(self._opened(file).content)
 
     def sync_file(self, file: int) -> None:
-        """Keep all that was written to the file."""
+        """Keep all that was written to the file since the last sync, whether that failed or not."""
+        target = self._opened(file)
+        if self._fails_now("sync_file"):
+            target.unsynced.clear()
         self._may_fail("sync_file")
         self._step()
-        target = self._opened(file)
-        target.synced = bytes(target.content)
-        target.unsynced.clear()
+        target.sync()
 
     def sync_directory(self, path: Path) -> None:
         """Keep the directory's entries as they are."""
@@ -178,6 +233,7 @@ class SimulatedDisk:
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted; none when there is no such directory."""
+        self._may_fail("names")
         try:
             return sorted(self._directory(path).entries)
         except FileNotFoundError:
@@ -226,9 +282,17 @@ class SimulatedDisk:
             self._steps_left -= 1
 
     def _may_fail(self, operation: str) -> None:
-        error = self._failures.pop(operation, None)
-        if error is not None:
-            raise OSError(error, os.strerror(error))
+        if operation not in self._failures:
+            return
+        error, after = self._failures.pop(operation)
+        if after:
+            self._failures[operation] = (error, after - 1)
+            return
+        refused = error in REFUSALS and operation in _OPENING
+        raise (OpenRefused if refused else OSError)(error, os.strerror(error))
+
+    def _fails_now(self, operation: str) -> bool:
+        return self._failures.get(operation, (0, 1))[1] == 0
 
     def _opened(self, file: int) -> _File:
         if file not in self._open:
@@ -252,8 +316,7 @@ class SimulatedDisk:
 
 
 def _append(file: _File, data: bytes) -> None:
-    file.content += data
-    file.unsynced.append(data)
+    file.change(_Write(len(file.content), data))
 
 
 def _crash_directory(directory: _Directory, random: Random) -> None:
@@ -272,23 +335,24 @@ def _crash_file(file: _File, random: Random) -> None:
     kept = random.randint(0, len(file.unsynced))
     content = bytearray(file.synced)
     for change in file.unsynced[:kept]:
-        if isinstance(change, int):
-            del content[change:]
-        else:
-            content += change
-    if kept < len(file.unsynced) and isinstance(torn := file.unsynced[kept], bytes):
-        content += _tear(torn, random)
+        change.apply(content)
+    if kept < len(file.unsynced) and isinstance(torn := file.unsynced[kept], _Write):
+        _tear(torn, len(content), random).apply(content)
     file.content = content
     file.synced = bytes(content)
     file.unsynced.clear()
 
 
-def _tear(data: bytes, random: Random) -> bytes:
-    """What is left of a write that the crash came upon."""
+def _tear(write: _Write, size_bytes: int, random: Random) -> _Write:
+    """What is left of a write that the crash came upon. What it did not reach of the file stays as it was."""
+    data = write.data
     reached = random.randint(0, len(data))
-    rest = min(len(data) - reached, random.randint(0, 2 * SECTOR_BYTES))
     kept = data[:reached]
-    return random.choice((b"", kept, kept + bytes(rest), kept + random.randbytes(rest)))
+    if write.position + reached < size_bytes:
+        return _Write(write.position, kept)
+    rest = min(len(data) - reached, random.randint(0, 2 * SECTOR_BYTES))
+    torn = random.choice((b"", kept, kept + bytes(rest), kept + random.randbytes(rest)))
+    return _Write(write.position, torn)
 
 
 def _error(code: int, path: Path) -> OSError:

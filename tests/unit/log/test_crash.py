@@ -13,7 +13,7 @@ import pytest
 
 from headrace.clock import Clock
 from headrace.config import LogConfig
-from headrace.errors import HeadraceError, StorageError
+from headrace.errors import HeadraceError, StorageError, TooManyOpenFiles
 from headrace.log.batch import encode_batch, read_header, split_batches
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
@@ -65,6 +65,8 @@ class Story:
         if can_fail and action < 0.05:
             code = self.random.choice((errno.ENOSPC, errno.EIO))
             self.disk.fail(self.random.choice(("append", "sync_file", "sync_directory", "rename")), code)
+        elif can_fail and action < 0.15:
+            self.disk.fail(self.random.choice(("open", "sync_directory")), errno.EMFILE)
         elif action < 0.75:
             self.append(log)
         else:
@@ -87,6 +89,12 @@ class Story:
         self.appended.append(expected.to_bytes(8, "big") + batch[8:])
         try:
             written = log.append(batch, size_bytes_max=SIZE_MAX)
+        except TooManyOpenFiles:
+            # Certainly not written, so the next batch gets its offset, and its sequence.
+            self.appended.pop()
+            if producer_id >= 0:
+                self.sequences[producer_id] -= count
+            return
         except StorageError:
             return
         assert (written.base_offset, written.last_offset) == (expected, expected + count - 1)

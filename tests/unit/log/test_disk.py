@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from headrace.log.disk import BUFFERS_PER_WRITE_MAX, Disk, SystemDisk
+from headrace.log.disk import BUFFERS_PER_WRITE_MAX, Disk, OpenRefused, SystemDisk
 from headrace.log.durable_file import make_directory_durably, read_whole, write_durably
 from headrace.testing.disk import PowerLoss, SimulatedDisk
 
@@ -53,6 +53,16 @@ class DiskContract:
         disk.append(file, [b"x"])
         disk.sync_file(file)
         assert disk.read(file, 0, 100) == b"0123x"
+        disk.close(file)
+
+    def test_bytes_are_written_over_others_and_appending_goes_on_at_the_end(
+        self, disk: Disk, directory: Path
+    ) -> None:
+        file = disk.open(directory / "file")
+        disk.append(file, [b"0123456789"])
+        disk.rewrite(file, 3, memoryview(b"abc"))
+        disk.append(file, [b"x"])
+        assert disk.read(file, 0, 100) == b"012abc6789x"
         disk.close(file)
 
     def test_names_are_sorted_and_follow_renames_and_removals(self, disk: Disk, directory: Path) -> None:
@@ -120,6 +130,38 @@ class TestSystemDisk(DiskContract):
         assert disk.read(file, 5, 100) == b"56789"
         disk.close(file)
 
+    def test_a_rewrite_that_is_taken_in_pieces_is_finished(
+        self, disk: SystemDisk, directory: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pwrite = os.pwrite
+        file = disk.open(directory / "file")
+        disk.append(file, [b"0123456789"])
+        monkeypatch.setattr(
+            os, "pwrite", lambda file, data, position: pwrite(file, bytes(data)[:2], position)
+        )
+        disk.rewrite(file, 1, b"abcde")
+        assert disk.read(file, 0, 100) == b"0abcde6789"
+        disk.close(file)
+
+    @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+    def test_an_open_for_which_there_is_no_room_is_told_from_other_errors(
+        self, disk: SystemDisk, directory: Path, monkeypatch: pytest.MonkeyPatch, error: int
+    ) -> None:
+        def refuse(path: Path, *_: object) -> int:
+            raise OSError(error, os.strerror(error), str(path))
+
+        monkeypatch.setattr(os, "open", refuse)
+        monkeypatch.setattr(os, "listdir", refuse)
+        for call in (disk.open, disk.sync_directory, disk.names):
+            with pytest.raises(OpenRefused, match=os.strerror(error)):
+                call(directory)
+
+    def test_a_file_that_may_not_be_opened_is_another_error(self, disk: SystemDisk, directory: Path) -> None:
+        with pytest.raises(IsADirectoryError):
+            disk.open(directory)
+        with pytest.raises(NotADirectoryError):
+            disk.sync_directory(Path("/dev/null"))
+
 
 class TestSimulatedDisk(DiskContract):
     @pytest.fixture
@@ -155,6 +197,41 @@ class TestSimulatedDisk(DiskContract):
         assert all(content.startswith(b"kept") for content in contents)
         assert {b"kept", b"keptperhaps", b"keptper"} <= contents
         assert any(b"\x00" in content for content in contents)
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_what_a_failed_sync_has_marked_clean_is_saved_only_when_it_is_written_again(
+        self, again: bool
+    ) -> None:
+        def write() -> SimulatedDisk:
+            disk = SimulatedDisk()
+            make_directory_durably(disk, DIRECTORY)
+            file = disk.open(DIRECTORY / "file")
+            disk.sync_directory(DIRECTORY)
+            disk.append(file, [b"kept"])
+            disk.sync_file(file)
+            disk.append(file, [b"lost"])
+            disk.fail("sync_file")
+            with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+                disk.sync_file(file)
+            assert disk.read(file, 0, 100) == b"keptlost"
+            if again:
+                disk.rewrite(file, 4, b"lost")
+            disk.append(file, [b"more"])
+            disk.sync_file(file)
+            return disk
+
+        expected = b"keptlostmore" if again else b"kept\x00\x00\x00\x00more"
+        assert self._content_after_crashes(write) == {expected}
+
+    def test_a_crash_during_a_rewrite_of_the_same_bytes_changes_nothing(self) -> None:
+        def write() -> SimulatedDisk:
+            disk = SimulatedDisk()
+            make_directory_durably(disk, DIRECTORY)
+            write_durably(disk, DIRECTORY / "file", b"0123456789")
+            disk.rewrite(disk.open(DIRECTORY / "file"), 2, b"234567")
+            return disk
+
+        assert self._content_after_crashes(write) == {b"0123456789"}
 
     def test_a_name_that_was_not_synced_may_be_lost_with_all_that_was_synced_under_it(self) -> None:
         def write() -> SimulatedDisk:
