@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import PartitionClosed, StorageError
+from headrace.errors import PartitionClosed, StorageError, TooManyOpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
+RETRY_S: Final = 0.1
+"""How long to wait until a file that could not be opened is tried again."""
+
 
 class SyncThread:
     """Syncs partitions, one request after the other."""
@@ -26,6 +29,7 @@ class SyncThread:
         """`on_synced` is called on this thread."""
         self._on_synced = on_synced
         self._requests: SimpleQueue[Logs | None] = SimpleQueue()
+        self._stopping = Event()
         self._thread = Thread(target=self._run, name="headrace-sync", daemon=True)
 
     def start(self) -> None:
@@ -39,26 +43,42 @@ class SyncThread:
     def stop(self) -> None:
         """Finish what has been asked for, then end."""
         if self._thread.is_alive():
+            self._stopping.set()
             self._requests.put(None)
             self._thread.join()
 
     def _run(self) -> None:
         while (logs := self._requests.get()) is not None:
-            self._on_synced(logs, _sync_all(logs))
+            self._on_synced(logs, self._sync_all(logs))
 
+    def _sync_all(self, logs: Logs) -> StorageError | None:
+        for log in logs:
+            try:
+                self._sync(log)
+            except PartitionClosed:
+                # Its topic was deleted meanwhile: nobody needs these records any more.
+                continue
+            except StorageError as error:
+                return error
+            except Exception as error:
+                # This thread must go on, and producers must not wait for ever: a mistake of ours counts as a
+                # disk that has failed.
+                logger.exception("syncing %s failed in an unexpected way", log.directory)
+                return StorageError(f"syncing {log.directory} failed in an unexpected way: {error!r}")
+        return None
 
-def _sync_all(logs: Logs) -> StorageError | None:
-    for log in logs:
-        try:
-            log.sync()
-        except PartitionClosed:
-            # Its topic was deleted meanwhile: nobody needs these records any more.
-            continue
-        except StorageError as error:
-            return error
-        except Exception as error:
-            # This thread must go on, and producers must not wait for ever: a mistake of ours counts as a
-            # disk that has failed.
-            logger.exception("syncing %s failed in an unexpected way", log.directory)
-            return StorageError(f"syncing {log.directory} failed in an unexpected way: {error!r}")
-    return None
+    def _sync(self, log: PartitionLog) -> None:
+        """Sync; while the system is out of open files, which passes, try again: acknowledgements wait."""
+        is_told = False
+        while True:
+            try:
+                log.sync()
+            except TooManyOpenFiles as error:
+                if self._stopping.is_set():
+                    raise
+                if not is_told:
+                    logger.warning("acknowledgements wait: %s", error)
+                    is_told = True
+                self._stopping.wait(RETRY_S)
+            else:
+                return

@@ -1,0 +1,68 @@
+"""The thread that waits for the disk, with partitions whose syncs fail as the test says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import pytest
+
+from headrace.errors import PartitionClosed, StorageError, TooManyOpenFiles
+from headrace.kafka.sync_thread import SyncThread
+
+WITHIN_S = 10.0
+
+
+class Partition:
+    """Raises these errors one after the other, then syncs."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.directory = Path("orders-0")
+        self.sync_count = 0
+        self._errors = list(errors)
+
+    def sync(self) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+        self.sync_count += 1
+
+
+def outcome_of(*partitions: Any) -> StorageError | None:
+    ended: Queue[StorageError | None] = Queue()
+    thread = SyncThread(lambda _logs, error: ended.put(error))
+    thread.start()
+    thread.sync(partitions)
+    try:
+        return ended.get(timeout=WITHIN_S)
+    finally:
+        thread.stop()
+
+
+def test_all_partitions_are_synced() -> None:
+    partitions = [Partition(), Partition()]
+    assert outcome_of(*partitions) is None
+    assert [partition.sync_count for partition in partitions] == [1, 1]
+
+
+def test_a_partition_that_was_deleted_meanwhile_is_passed_over() -> None:
+    partitions = [Partition(PartitionClosed("deleted")), Partition()]
+    assert outcome_of(*partitions) is None
+    assert partitions[1].sync_count == 1
+
+
+def test_a_disk_that_fails_is_reported() -> None:
+    error = StorageError("EIO")
+    assert outcome_of(Partition(error), Partition()) is error
+
+
+def test_a_want_of_open_files_is_waited_out() -> None:
+    partition = Partition(TooManyOpenFiles("EMFILE"), TooManyOpenFiles("EMFILE"))
+    assert outcome_of(partition) is None
+    assert partition.sync_count == 1
+
+
+def test_a_mistake_of_ours_is_reported_and_the_thread_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    error = outcome_of(Partition(ValueError("a mistake")))
+    assert isinstance(error, StorageError)
+    assert "a mistake" in caplog.text
