@@ -12,12 +12,16 @@ from headrace.errors import StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.handlers.configs import TOPIC, handle_describe_configs
 from headrace.kafka.handlers.fetch import handle_fetch
+from headrace.kafka.handlers.group_admin import handle_describe_groups
 from headrace.kafka.handlers.list_offsets import MAX_TIMESTAMP, handle_list_offsets
 from headrace.kafka.handlers.metadata import handle_metadata
 from headrace.kafka.handlers.offsets import handle_offset_commit, handle_offset_fetch
 from headrace.kafka.handlers.topics import handle_delete_topics
 from headrace.kafka.messages.delete_topics import DeleteTopicsRequest
+from headrace.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headrace.kafka.messages.describe_groups import DescribeGroupsRequest
 from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -181,6 +185,17 @@ def test_a_topic_that_is_asked_for_many_times_is_described_once(bench: Bench) ->
     request = MetadataRequest(topics=(by_name,) * 1_000 + tuple(by_id), allow_auto_topic_creation=False)
     answer = handle_metadata(bench.call(12), request)
     assert [topic.name for topic in answer.topics] == ["t", "t"]
+
+
+def test_a_group_that_is_asked_for_many_times_is_described_once(bench: Bench) -> None:
+    answer = handle_describe_groups(bench.call(5), DescribeGroupsRequest(groups=("g", "h") * 1_000))
+    assert [group.group_id for group in answer.groups] == ["g", "h"]
+
+
+def test_settings_that_are_asked_for_many_times_are_listed_once(bench: Bench) -> None:
+    topic = DescribeConfigsResource(resource_type=TOPIC, resource_name="t")
+    answer = handle_describe_configs(bench.call(4), DescribeConfigsRequest(resources=(topic,) * 1_000))
+    assert [result.resource_name for result in answer.results] == ["t"]
 
 
 @pytest.mark.parametrize("version", [7, 8])

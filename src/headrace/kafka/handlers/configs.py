@@ -26,9 +26,10 @@ BROKER: Final = 4
 
 
 def handle_describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """List settings."""
+    """List settings, of each resource once however often it is named."""
     services = call.services
-    return DescribeConfigsResponse(results=tuple(_describe(services, each) for each in request.resources))
+    distinct = {(each.resource_type, each.resource_name): each for each in request.resources}
+    return DescribeConfigsResponse(results=tuple(_describe(services, each) for each in distinct.values()))
 
 
 def _describe(services: Services, resource: DescribeConfigsResource) -> DescribeConfigsResult:

@@ -30,10 +30,10 @@ FIRST_VERSION_THAT_NAMES_UNKNOWN: Final = 6
 
 
 def handle_describe_groups(call: Call, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Describe groups and their members."""
+    """Describe groups and their members, each group once however often it is named."""
     services = call.services
     return DescribeGroupsResponse(
-        groups=tuple(_describe(services, call, group_id) for group_id in request.groups)
+        groups=tuple(_describe(services, call, group_id) for group_id in dict.fromkeys(request.groups))
     )
 
 
