@@ -1,4 +1,4 @@
-"""The thread that waits for the disk, so that the event loop never does."""
+"""The thread that waits for the disk when records are acknowledged, so that the event loop does not."""
 
 from __future__ import annotations
 
