@@ -50,7 +50,7 @@ def storage_error(doing: str, error: OSError) -> StorageError:
     """The error to raise where a failure has no consequences."""
     if isinstance(error, OpenRefused):
         return TooManyOpenFiles(
-            f"{doing} failed, nothing was written: {error}. Try again; if it stays, raise the limit of open "
+            f"{doing} failed before it began: {error}. Try again; if it stays, raise the limit of open "
             "files (ulimit -n)"
         )
     return StorageError(f"{doing} failed: {error}")

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_opened_is_refused_without_stopping_everything(
     store = open_store()
     partition = store.create_topic("orders", 1).partitions[0]
     disk.fail("open", errno.EMFILE)
-    with pytest.raises(StorageError, match=r"nothing was written: .*Too many open files.* Try again"):
+    with pytest.raises(StorageError, match=r"failed before it began: .*Too many open files.* Try again"):
         partition.append(make_batch(), size_bytes_max=SIZE_MAX)
     assert store.failed is None
     assert partition.append(make_batch(), size_bytes_max=SIZE_MAX).base_offset == 0
