@@ -1,6 +1,8 @@
 """Find the Java that Spark runs on, or install one where that may be done.
 
 JAVA_HOME comes first, then PATH, as Spark itself looks; one that is missing or too old is passed over.
+What is found on PATH may be a shim or a wrapper that lies nowhere near the Java that it starts, so Java
+itself is asked where its home is.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ PACKAGES: Final = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "defaul
 _VERSION_TIMEOUT_S: Final = 30
 _INSTALL_TIMEOUT_S: Final = 900
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_HOME: Final = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,20 +35,18 @@ class Java:
 
     executable: Path
     version: int
-
-    @property
-    def home(self) -> Path:
-        """What JAVA_HOME must be for this Java to be used."""
-        return self.executable.resolve().parents[1]
+    home: Path
+    """What JAVA_HOME must be for this Java to be used."""
 
 
 def find_java() -> Java:
     """The first Java that is new enough, or one sentence that says what to install."""
     too_old: list[str] = []
     for executable in _candidates():
-        version = _version_of(executable)
-        if version is not None and version >= JAVA_VERSION_MIN:
-            return Java(executable=executable, version=version)
+        told = _ask(executable)
+        version, home = parse_version(told), parse_home(told)
+        if version is not None and home is not None and version >= JAVA_VERSION_MIN:
+            return Java(executable=executable, version=version, home=home)
         too_old.append(f"{executable} is {f'Java {version}' if version else 'no working Java'}")
     found = f" ({'; '.join(too_old)})" if too_old else ""
     raise SetupError(
@@ -83,6 +84,12 @@ def parse_version(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
+def parse_home(text: str) -> Path | None:
+    """The home directory in what `java -XshowSettings:properties` prints."""
+    match = _HOME.search(text)
+    return Path(match[1]) if match else None
+
+
 def _candidates() -> Iterator[Path]:
     home = java_home()
     if home is not None:
@@ -92,10 +99,11 @@ def _candidates() -> Iterator[Path]:
         yield Path(on_path)
 
 
-def _version_of(executable: Path) -> int | None:
+def _ask(executable: Path) -> str:
+    """What Java says of itself: its version and its properties; nothing if it does not run."""
     try:
         done = subprocess.run(
-            [str(executable), "-version"],
+            [str(executable), "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
             errors="replace",
@@ -103,8 +111,8 @@ def _version_of(executable: Path) -> int | None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return parse_version(done.stderr + done.stdout)
+        return ""
+    return done.stderr + done.stdout
 
 
 def _apt_get(apt_get: str, *arguments: str) -> str | None:

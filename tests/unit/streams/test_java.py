@@ -13,7 +13,11 @@ from headrace.streams.java import find_java, install_java, parse_version
 def fake_java(home: Path, version: str) -> Path:
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
-    executable.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-01-01' >&2\n")
+    executable.write_text(
+        "#!/bin/sh\n"
+        f"[ \"$1\" = -XshowSettings:properties ] && echo '    java.home = {home}' >&2\n"
+        f"echo 'openjdk version \"{version}\" 2025-01-01' >&2\n"
+    )
     executable.chmod(0o755)
     return executable
 
@@ -69,6 +73,17 @@ def test_home_is_where_a_link_on_path_leads(bare_machine: Path, monkeypatch: pyt
     (bare_machine / "path" / "java").symlink_to(executable)
 
     assert find_java().home == bare_machine / "jvm" / "17"
+
+
+def test_home_is_what_java_says_where_a_wrapper_on_path_starts_it(bare_machine: Path) -> None:
+    executable = fake_java(bare_machine / "versions" / "my jdk", "17.0.1")
+    wrapper = bare_machine / "path" / "java"
+    wrapper.write_text(f'#!/bin/sh\nexec "{executable}" "$@"\n')
+    wrapper.chmod(0o755)
+
+    java = find_java()
+
+    assert (java.executable, java.home) == (wrapper, bare_machine / "versions" / "my jdk")
 
 
 @pytest.mark.usefixtures("bare_machine")
