@@ -11,13 +11,15 @@ A pipeline's name is its checkpoint, its consumer identity and its label. Changi
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, ParamSpec
 
 from headrace.config import TOPIC_NAME
-from headrace.errors import PipelineError
+from headrace.errors import HeadraceError, PipelineError
+from headrace.streams.failure import first_line
 from headrace.streams.topic import Topic
 
 if TYPE_CHECKING:
@@ -66,15 +68,35 @@ class Pipeline(Generic[P]):
     def build(self, frames: Mapping[str, DataFrame]) -> DataFrame:
         """Call the function with a DataFrame for each parameter and check what comes back."""
         # Only to be called where Spark runs; the rest of this module works without it.
+        from pyspark.errors import AnalysisException  # noqa: PLC0415
         from pyspark.sql import DataFrame as SparkDataFrame  # noqa: PLC0415
 
         parameters = inspect.signature(self.function).bind(**frames)
-        result: object = self.function(*parameters.args, **parameters.kwargs)
+        try:
+            result: object = self.function(*parameters.args, **parameters.kwargs)
+        except (HeadraceError, AnalysisException):
+            # These say by themselves what is wrong with the pipeline.
+            raise
+        except Exception as error:
+            raise PipelineError(
+                f"pipeline {self.name} failed at {self._place(error)}: {type(error).__name__}: "
+                f"{first_line(error)}"
+            ) from error
         if not isinstance(result, SparkDataFrame):
             raise PipelineError(
                 f"pipeline {self.name} returned {type(result).__name__}: it must return a DataFrame"
             )
         return result
+
+    def _place(self, error: Exception) -> str:
+        """`FILE:LINE`: the innermost line of the function's own file that the error came through."""
+        code = inspect.unwrap(self.function).__code__
+        lines = [
+            frame.lineno
+            for frame in traceback.extract_tb(error.__traceback__)
+            if frame.filename == code.co_filename
+        ]
+        return f"{code.co_filename}:{lines[-1] if lines else code.co_firstlineno}"
 
     def _source(self, parameter: str) -> Topic:
         if parameter in self.reads:

@@ -121,3 +121,24 @@ def test_what_is_no_dataframe_is_refused() -> None:
 
     with pytest.raises(PipelineError, match="forgetful returned NoneType: it must return a DataFrame"):
         forgetful.build({"transactions": None})  # type: ignore[dict-item] # nothing looks at it
+
+
+def test_an_error_in_the_function_is_told_in_one_line_with_its_place() -> None:
+    @hr.pipeline(writes=ALERTS)
+    def careless(transactions: Any) -> Any:
+        return {"a": transactions}["b"]
+
+    line = careless.function.__code__.co_firstlineno + 2
+    with pytest.raises(PipelineError) as told:
+        careless.build({"transactions": None})  # type: ignore[dict-item] # nothing looks at it
+    assert str(told.value) == f"pipeline careless failed at {__file__}:{line}: KeyError: 'b'"
+    assert isinstance(told.value.__cause__, KeyError)
+
+
+def test_an_error_that_says_what_is_wrong_with_the_pipeline_is_left_as_it_is() -> None:
+    @hr.pipeline(writes=ALERTS)
+    def refused(transactions: Any) -> Any:
+        raise PipelineError("no window of that size")
+
+    with pytest.raises(PipelineError, match=r"^no window of that size$"):
+        refused.build({"transactions": None})  # type: ignore[dict-item] # nothing looks at it
