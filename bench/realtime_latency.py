@@ -123,6 +123,8 @@ def measure(options: Options, *, realtime: bool) -> Result:
 
             latencies_ms = reader.read_for(options.seconds, enough_boundaries)
             reader.close()
+            if not latencies_ms:
+                raise SystemExit("no alert came: is the machine fast enough for this rate?")
             return Result(
                 latencies_ms=latencies_ms,
                 boundary_count=_commit_count(commits) - first_commit,
@@ -133,7 +135,9 @@ def measure(options: Options, *, realtime: bool) -> Result:
 
 
 def _commit_count(commits: Path) -> int:
-    return sum(1 for path in commits.glob("*") if path.name.isdecimal()) if commits.is_dir() else 0
+    """How many batches have ended. Spark removes old files, so the newest one's number counts."""
+    numbers = [int(path.name) for path in commits.glob("*") if path.name.isdecimal()]
+    return max(numbers) + 1 if numbers else 0
 
 
 def table(options: Options, rows: Sequence[tuple[str, list[Result]]]) -> str:
@@ -146,7 +150,7 @@ def table(options: Options, rows: Sequence[tuple[str, list[Result]]]) -> str:
     ]
     lines += [f"| {name} | {_counts(results)} | {_quantiles(results)} |" for name, results in rows]
     real, micro = (statistics.median(r.quantile(0.5) for r in results) for _, results in rows)
-    lines += ["", f"p50 of micro-batches / p50 of real-time mode: {micro / real:.0f}x"]
+    lines += ["", f"p50 of micro-batches / p50 of real-time mode: {micro / max(real, 1):.0f}x"]
     return "\n".join(lines)
 
 

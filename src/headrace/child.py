@@ -4,7 +4,8 @@
     python -m headrace.child path/to/script.py ARGUMENTS
 
 The parent holds the other end of our standard input and never writes to it. When that pipe closes, the
-parent is gone, however it went (also by kill -9), and this process ends as if it had been sent SIGTERM.
+parent is gone, however it went (also by kill -9), and this process ends as if it had been sent SIGTERM; and
+if that does not end it in time, for sure.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ import runpy
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import Final
 
 from headrace.errors import ConfigError
+
+STOP_WITHIN_S: Final = 30.0
 
 
 def end_with_parent() -> None:
@@ -26,6 +31,8 @@ def end_with_parent() -> None:
         while os.read(sys.stdin.fileno(), 4096):
             pass
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(STOP_WITHIN_S)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 

@@ -3,7 +3,8 @@
 Rules
 - A child is *ready* when it prints a line that matches its `ready` pattern; `start` returns only then.
 - A ready child that ends by itself is started again after a pause that doubles with each restart. After
-  `restart_count_max` restarts it has *failed*, and `check` raises ChildFailed with its last lines.
+  `restart_count_max` restarts it has *failed*, and `check` raises ChildFailed with its last lines. One that
+  has worked for RESTARTS_FORGOTTEN_AFTER_S starts to count anew.
 - A child that ends before it was ever ready has failed at once: what stops it now would stop it again.
 - Children are stopped in the reverse order of their start: SIGTERM, then SIGKILL to whatever is left of
   the child's process group, so that no grandchild (a JVM, say) stays behind.
@@ -34,6 +35,7 @@ RESTART_PAUSE_S_FIRST: Final = 0.5
 RESTART_PAUSE_S_MAX: Final = 10.0
 POLL_S: Final = 0.05
 OUTPUT_END_S_MAX: Final = 2.0
+RESTARTS_FORGOTTEN_AFTER_S: Final = 300.0
 
 OnLine = Callable[[str, str], None]
 
@@ -124,6 +126,8 @@ class Supervisor:
         ending = _ending(child)
         if not child.became_ready.is_set():
             raise _failed(child, f"ended with {ending} before it was ready")
+        if now_s - child.started_at_s > RESTARTS_FORGOTTEN_AFTER_S:
+            child.restart_count = 0
         if child.restart_count >= child.spec.restart_count_max:
             raise _failed(child, f"ended with {ending} after {child.restart_count} restarts")
         pause_s = min(RESTART_PAUSE_S_FIRST * 2**child.restart_count, RESTART_PAUSE_S_MAX)
@@ -180,7 +184,9 @@ def _stop(child: Child) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-    _kill_group(process.pid)
+    if child.restart_at_s is None:
+        # Else that has been done when it ended, and the number may be another's by now.
+        _kill_group(process.pid)
     _close_pipes(child)
 
 
@@ -209,5 +215,7 @@ def _ending(child: Child) -> str:
 
 
 def _failed(child: Child, reason: str) -> ChildFailed:
-    said = "\n".join(f"  {line}" for line in child.last_lines) or "  (nothing)"
+    if child.process.poll() is not None and child.reader is not None:
+        child.reader.join(OUTPUT_END_S_MAX)
+    said = "\n".join(f"  {line}" for line in tuple(child.last_lines)) or "  (nothing)"
     return ChildFailed(f"{child.spec.name} {reason}. Its last lines were:\n{said}")

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 HEADRACE = (sys.executable, "-m", "headrace")
 READY_WITHIN_S = 30.0
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",

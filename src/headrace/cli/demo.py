@@ -10,6 +10,7 @@ import json
 import signal
 import time
 import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -35,6 +36,8 @@ from headrace.supervisor import OnLine, Supervisor
 STATUS_EVERY_S: Final = 5.0
 LOOP_PAUSE_S: Final = 0.2
 STATS_TIMEOUT_S: Final = 2.0
+INTERRUPTED: Final = 130
+"""The exit code of a program that Ctrl-C has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ def demo(
     example = example_dir(name)
     options = DemoOptions(rate=rate, seed=seed, port=port, broker_port=broker_port, realtime=realtime)
     supervisor = Supervisor(_line_printer(verbose=verbose))
-    alert_count = 0
+    alert_count: int | None = None
     _stop_on_signals()
     with demo_directory(default_data_dir(), name, keep_data=keep_data) as directory:
         try:
@@ -79,7 +82,9 @@ def demo(
             pass
         finally:
             _ignore_signals()
-            say("stopping")
+            # The terminal may be gone, which is no reason to leave anything running.
+            with suppress(OSError):
+                say("stopping")
             supervisor.stop()
     if seconds is not None:
         _judge(alert_count, seconds)
@@ -99,10 +104,9 @@ def _require_spark() -> None:
 
 def _start(supervisor: Supervisor, example: Path, directory: Path, options: DemoOptions) -> str:
     """Start the children, each when what it needs is there. Returns the page's address."""
-    listen = Address("127.0.0.1", free_port(options.broker_port))
-    bootstrap = supervisor.start(broker_child(listen, directory))
+    bootstrap = supervisor.start(broker_child(_address("broker", options.broker_port), directory))
     say(f"broker    listening on {bootstrap}; any Kafka client can use it")
-    page = supervisor.start(console_child(Address("127.0.0.1", free_port(options.port)), bootstrap))
+    page = supervisor.start(console_child(_address("page", options.port), bootstrap))
     say(f"page      [bold]{page}[/bold]")
     say("pipeline  starting Spark (about 10 seconds)")
     running = supervisor.start(pipeline_child(example, bootstrap, directory, realtime=options.realtime))
@@ -112,8 +116,16 @@ def _start(supervisor: Supervisor, example: Path, directory: Path, options: Demo
     return page
 
 
+def _address(part: str, wanted_port: int) -> Address:
+    port = free_port(wanted_port)
+    if wanted_port not in {0, port}:
+        say(f"{part:<9} port {wanted_port} is taken, using {port}")
+    return Address("127.0.0.1", port)
+
+
 def _watch(supervisor: Supervisor, page: str, seconds: float | None) -> int:
-    """Keep the children running and report how they do. Returns how many alerts the page has seen."""
+    """Keep the children running and report how they do. Returns how many alerts came meanwhile."""
+    count_before = _alert_count(page)
     end_s = time.monotonic() + seconds if seconds is not None else float("inf")
     next_status_s = time.monotonic() + STATUS_EVERY_S
     while (now_s := time.monotonic()) < end_s:
@@ -122,7 +134,14 @@ def _watch(supervisor: Supervisor, page: str, seconds: float | None) -> int:
             next_status_s = now_s + STATUS_EVERY_S
             say(_status(page))
         time.sleep(min(LOOP_PAUSE_S, max(0.0, end_s - now_s)))
-    return int(_stats(page)["alerts"]["alert_count"])
+    return _alert_count(page) - count_before
+
+
+def _alert_count(page: str) -> int:
+    try:
+        return int(_stats(page)["alerts"]["alert_count"])
+    except (OSError, ValueError) as error:
+        raise FaultError(f"the page at {page} does not say how many alerts it has seen: {error}") from error
 
 
 def _status(page: str) -> str:
@@ -137,7 +156,10 @@ def _status(page: str) -> str:
     )
 
 
-def _judge(alert_count: int, seconds: float) -> None:
+def _judge(alert_count: int | None, seconds: float) -> None:
+    if alert_count is None:
+        say(f"stopped before {seconds:.0f} s were over")
+        raise typer.Exit(INTERRUPTED)
     if alert_count == 0:
         raise FaultError(
             f"no alert was seen in {seconds:.0f} s: run again with --verbose to see what the parts print"
@@ -146,7 +168,9 @@ def _judge(alert_count: int, seconds: float) -> None:
 
 
 def _stats(page: str) -> dict[str, Any]:
-    with urllib.request.urlopen(f"{page}/api/stats", timeout=STATS_TIMEOUT_S) as response:  # noqa: S310 - our own page
+    # The page is on this machine: a proxy that the environment names must not be asked.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{page}/api/stats", timeout=STATS_TIMEOUT_S) as response:
         stats: dict[str, Any] = json.load(response)
     return stats
 
@@ -158,7 +182,9 @@ def _ms(value: float | None) -> str:
 def _line_printer(*, verbose: bool) -> OnLine:
     def print_line(name: str, line: str) -> None:
         if verbose or line.startswith(("ended with", "error:")):
-            say(f"[dim]{name:<9}[/dim] {escape(line)}")
+            # Output must be read on even when there is no terminal any more to show it.
+            with suppress(OSError):
+                say(f"[dim]{name:<9}[/dim] {escape(line)}")
 
     return print_line
 

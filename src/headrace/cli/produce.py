@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final, Literal, TextIO
 
@@ -21,6 +22,7 @@ from headrace.errors import ConfigError
 
 FLUSH_TIMEOUT_S: Final = 30.0
 GIVE_UP_AFTER_MS: Final = 20_000
+AS_THEY_ARE: Final = "surrogateescape"
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -69,7 +71,11 @@ class Sender:
         while True:
             try:
                 self._client.produce(
-                    self._topic, value, key, on_delivery=self._on_delivery, headers=self._headers
+                    self._topic,
+                    _bytes(value),
+                    None if key is None else _bytes(key),
+                    on_delivery=self._on_delivery,
+                    headers=self._headers,
                 )
             except BufferError:
                 self._client.poll(0.1)
@@ -134,11 +140,16 @@ def _records(lines: Iterable[str], line_format: LineFormat) -> Iterator[tuple[st
 
 @contextmanager
 def _lines(file: Path | None) -> Iterator[TextIO]:
-    if file is None:
-        yield sys.stdin
-        return
-    with file.open(encoding="utf-8") as opened:
-        yield opened
+    """Lines of text. Bytes that are no text are kept as they are, in the way of `surrogateescape`."""
+    opened = file.open("rb") if file is not None else nullcontext(sys.stdin.buffer)
+    with opened as data:
+        lines = TextIOWrapper(data, encoding="utf-8", errors=AS_THEY_ARE, newline="\n")
+        yield lines
+        lines.detach()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", AS_THEY_ARE)
 
 
 def _header(text: str) -> tuple[str, str | bytes | None]:

@@ -19,12 +19,15 @@ def setup(
     from headrace.streams.jars import resolve_jars  # noqa: PLC0415
     from headrace.streams.java import find_java, install_java  # noqa: PLC0415
 
+    config = StreamsConfig()
+    if config.jars_dir is not None:
+        # What the user has put together is looked at before anything is installed.
+        resolve_jars(config.cache_dir, config.jars_dir)
     try:
         java = find_java()
     except SetupError:
         if not install:
             raise
         java = install_java()
-    config = StreamsConfig()
     jars = resolve_jars(config.cache_dir, config.jars_dir)
     say(f"setup: Java {java.version} at {java.executable}; {len(jars)} connector jars in {jars[0].parent}")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 if TYPE_CHECKING:
     from tests.acceptance.conftest import CommandLine
@@ -46,6 +48,16 @@ def test_every_compression_survives_the_way_through_the_broker(
     text = "wörter 漢字 🎉 " * 50 + "\n"
     with_broker.output("produce", "t", "--compression", compression, stdin=text * 20)
     assert with_broker.output("consume", "t", *READ_ALL) == text * 20
+
+
+def test_bytes_that_are_no_text_are_kept_as_they_are(with_broker: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_bytes(b"good\n\xff\xfe bad\ngood\n")
+    with_broker.output("produce", "t", "--file", str(tmp_path / "lines"))
+    consumer = Consumer({"bootstrap.servers": with_broker.bootstrap, "group.id": "g"})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    values = [message.value() for message in consumer.consume(3, timeout=20)]
+    consumer.close()
+    assert values == [b"good", b"\xff\xfe bad", b"good"]
 
 
 def test_keys_and_headers_are_kept(with_broker: CommandLine) -> None:

@@ -76,7 +76,12 @@ class Demo:
 def running_demo(directory: Path, *arguments: str) -> Iterator[Demo]:
     command = [sys.executable, "-m", "headrace", "demo", "--port", "0", "--broker-port", "0", *arguments]
     with subprocess.Popen(
-        command, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=directory,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
     ) as process:
         demo = Demo(process)
         try:
@@ -85,6 +90,27 @@ def running_demo(directory: Path, *arguments: str) -> Iterator[Demo]:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
                 process.wait(60)
+
+
+def environment() -> dict[str, str]:
+    """This process's environment without what would lead a demo to somebody else's data."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"VIRTUAL_ENV", "HEADRACE_DATA", "HEADRACE_BOOTSTRAP"}
+    }
+
+
+def copy_sources(target: Path) -> None:
+    """What a clone would have: the tracked files, or, where git can't tell, all that was not made here."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        made = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
+        shutil.copytree(ROOT, target, ignore=made)
+        return
+    for name in filter(None, listed.stdout.split("\0")):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, target / name)
 
 
 def is_open(address: str) -> bool:
@@ -150,12 +176,7 @@ def test_a_demo_that_saw_no_alert_fails(tmp_path: Path) -> None:
 
 def test_make_demo_works_in_a_fresh_clone(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    tracked = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split("\0")
-    for name in filter(None, tracked):
-        (clone / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, clone / name)
+    copy_sources(clone)
     environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
     done = subprocess.run(
         ["make", "demo", "SECONDS=60"],
