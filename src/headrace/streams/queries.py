@@ -17,7 +17,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.config import StreamsConfig
+from headrace.config import MIB, StreamsConfig
 from headrace.errors import PipelineError, PipelineFailed
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.failure import first_line, realtime_refusal
@@ -33,6 +33,10 @@ STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
 DEAD_LETTERS_EVERY_S: Final = 2
 """How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
+REQUEST_BYTES_MAX: Final = 17 * MIB
+"""The largest request that a query sends: a record of 16 MiB, the most that a broker takes, and the headers
+that a dead letter gets. With the producer's own 1 MiB, a larger one would end the query at each start."""
+BUFFER_BYTES: Final = 4 * REQUEST_BYTES_MAX
 _STARTED_PAUSE_S: Final = 0.05
 
 
@@ -137,6 +141,8 @@ class Queries:
             records.writeStream.queryName(name)
             .format("kafka")
             .option("kafka.bootstrap.servers", self.config.bootstrap)
+            .option("kafka.max.request.size", REQUEST_BYTES_MAX)
+            .option("kafka.buffer.memory", BUFFER_BYTES)
             .option("topic", topic)
             .option("checkpointLocation", f"file://{checkpoint_path(self.config, name)}")
             .outputMode("update")

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 import headrace
-from headrace.config import StreamsConfig
+from headrace.config import MIB, StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
@@ -65,7 +65,7 @@ class Kafka:
         self.bootstrap = bootstrap
         # The clients outlive the broker by a moment and would complain of it.
         settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
-        self._producer = Producer({**settings, "linger.ms": 0})
+        self._producer = Producer({**settings, "linger.ms": 0, "message.max.bytes": 16 * MIB})
         self._admin = AdminClient(settings)
 
     def produce(self, topic: str, records: Iterable[tuple[str | None, bytes | str | None]]) -> None:

@@ -76,22 +76,26 @@ def test_rows_come_out_as_json_with_the_key_and_all_their_columns(
 def test_records_that_can_not_be_decoded_go_to_the_dead_letters_as_they_were(
     kafka: Any, start: StartQueries, *, realtime: bool
 ) -> None:
+    large = b"\xff" * 1_500_000
     kafka.produce(
-        "orders", [order("a"), ("k", b'{"id": "b", "amount": "much"}'), (None, b"\xff"), ("t", None)]
+        "orders",
+        [order("a"), ("k", b'{"id": "b", "amount": "much"}'), (None, b"\xff"), ("t", None), ("l", large)],
     )
     queries = start(copies, realtime=realtime)
 
-    dead = kafka.read_count("orders.dead-letters", 3)
+    dead = kafka.read_count("orders.dead-letters", 4)
 
     assert [(letter.key, letter.value) for letter in dead] == [
         (b"k", b'{"id": "b", "amount": "much"}'),
         (None, b"\xff"),
         (b"t", None),
+        (b"l", large),
     ]
     assert [letter.headers["headrace.cause"].decode() for letter in dead] == [
         "does not fit its column: amount (double)",
         "the value is not UTF-8",
         "the value is null (a tombstone)",
+        "the value is not UTF-8",
     ]
     assert [
         (
@@ -100,7 +104,7 @@ def test_records_that_can_not_be_decoded_go_to_the_dead_letters_as_they_were(
             letter.headers["headrace.offset"],
         )
         for letter in dead
-    ] == [(b"orders", b"0", b"1"), (b"orders", b"0", b"2"), (b"orders", b"0", b"3")]
+    ] == [(b"orders", b"0", b"1"), (b"orders", b"0", b"2"), (b"orders", b"0", b"3"), (b"orders", b"0", b"4")]
     assert [record.key for record in kafka.read_count("copies", 1)] == [b"a"]
     queries.check()
 
@@ -172,6 +176,18 @@ def test_a_misspelt_column_is_told_in_one_line(start: StartQueries) -> None:
 
     with pytest.raises(PipelineError, match=r"misspelt can't run: .*`amuont` cannot be resolved"):
         start(misspelt, realtime=False)
+
+
+def test_an_error_in_the_function_is_told_with_its_place(start: StartQueries) -> None:
+    @hr.pipeline(writes=hr.topic("out"))
+    def misspelt(orders: DataFrame) -> DataFrame:
+        return orders.select(orders.amuont)
+
+    with pytest.raises(
+        PipelineError, match=r"misspelt failed at .*test_queries\.py:\d+: .*Error: .*`amuont`"
+    ) as told:
+        start(misspelt, realtime=False)
+    assert "\n" not in str(told.value)
 
 
 @BOTH_MODES
