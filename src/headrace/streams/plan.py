@@ -2,15 +2,17 @@
 
 Each pipeline is a query. Each topic that is read gets one query more, which takes the records that can't
 be decoded to `<topic>.dead-letters`: a companion, because real-time mode lets a query read a source once
-and write one result, and one for all pipelines, so that a dead letter is written once. Where another
-process on the same data directory runs the companion already, it is left to that one; whoever runs it next
-goes on where it stopped.
+and write one result, and one for all pipelines, so that a dead letter is written once. Which records can't
+be decoded depends on the schema, so a topic that is read with two of them gets a companion for each.
+
+Where another process on the same data directory runs the companion already, it is left to that one; whoever
+runs it next goes on where it stopped.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,19 +41,18 @@ class Plan:
 
     @property
     def read_topics(self) -> tuple[Topic, ...]:
-        """Each topic that is read, once."""
-        topics = (topic for parameters in self.sources.values() for topic in parameters.values())
-        return tuple({topic.name: topic for topic in topics}.values())
+        """Each topic that is read, once for each schema that it is read with."""
+        return tuple({topic.dead_letters_query: topic for topic in self._descriptions()}.values())
 
     @property
     def query_names(self) -> tuple[str, ...]:
         """The names of all queries: each is a checkpoint directory."""
-        return (*self.names, *(topic.dead_letters for topic in self.read_topics))
+        return (*self.names, *(topic.dead_letters_query for topic in self.read_topics))
 
     def topics(self) -> dict[str, int]:
         """Every topic that must exist, with the number of partitions to create it with."""
         wanted = {topic.dead_letters: DEAD_LETTERS_PARTITION_COUNT for topic in self.read_topics}
-        described = (*self.read_topics, *(pipeline.writes for pipeline in self.pipelines))
+        described = (*self._descriptions(), *(pipeline.writes for pipeline in self.pipelines))
         for topic in described:
             # Two descriptions may speak of one topic, and only one of them of its partitions.
             wanted[topic.name] = max(topic.partitions or 0, wanted.get(topic.name, 0))
@@ -59,13 +60,14 @@ class Plan:
 
     def slots(self, partition_counts: Mapping[str, int], *, shuffle_partition_count: int) -> int:
         """How many tasks run at once in real-time mode, when all queries run."""
-        read = sum(
-            partition_counts[topic.name]
-            for parameters in self.sources.values()
-            for topic in parameters.values()
-        )
+        read = sum(partition_counts[topic.name] for topic in self._descriptions())
         companions = sum(partition_counts[topic.name] for topic in self.read_topics)
         return read + companions + shuffle_partition_count * len(self.pipelines)
+
+    def _descriptions(self) -> Iterator[Topic]:
+        """The topic of each parameter of each pipeline."""
+        for parameters in self.sources.values():
+            yield from parameters.values()
 
 
 def make_plan(pipelines: Sequence[Pipeline[Any]]) -> Plan:
@@ -77,7 +79,7 @@ def make_plan(pipelines: Sequence[Pipeline[Any]]) -> Plan:
     _refuse_duplicate_names(plan)
     for pipeline in pipelines:
         _refuse_loop(pipeline, sources[pipeline.name])
-    _refuse_two_schemas(plan)
+    _refuse_two_starts(plan)
     return plan
 
 
@@ -98,12 +100,13 @@ def _refuse_loop(pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
         )
 
 
-def _refuse_two_schemas(plan: Plan) -> None:
-    schemas: dict[str, str | None] = {}
+def _refuse_two_starts(plan: Plan) -> None:
+    starts: dict[str, str] = {}
     for parameters in plan.sources.values():
         for topic in parameters.values():
-            if schemas.setdefault(topic.name, topic.schema) != topic.schema:
+            if starts.setdefault(topic.name, topic.start) != topic.start:
                 raise PipelineError(
-                    f"the topic {topic.name} is described with two schemas: pipelines that run together must "
-                    "agree which of its records are dead letters; use one description"
+                    f"the topic {topic.name} is described with the start {starts[topic.name]} and with "
+                    f"{topic.start}: pipelines that run together must agree from where its dead letters are "
+                    "taken; use one start, or run them apart with another --data"
                 )

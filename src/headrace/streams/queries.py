@@ -116,9 +116,9 @@ class Queries:
         self.running.clear()
 
     def _start_dead_letters(self, topic: Topic) -> None:
-        name = topic.dead_letters
+        name = topic.dead_letters_query
         records = read_dead_letters(self.session, topic, bootstrap=self.config.bootstrap, reader=name)
-        self._write(name, records, name, every=f"{DEAD_LETTERS_EVERY_S} seconds")
+        self._write(name, records, topic.dead_letters, every=f"{DEAD_LETTERS_EVERY_S} seconds")
 
     def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
         bootstrap = self.config.bootstrap

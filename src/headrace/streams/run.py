@@ -45,7 +45,9 @@ def run(
     with ExitStack() as held, _stop_on_signals(stop) as stopped:
         for name in plan.names:
             lock_checkpoint(config, name, held)
-        own = [topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters, held)]
+        own = [
+            topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters_query, held)
+        ]
         partition_counts = ensure_topics(config.bootstrap, plan.topics())
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
         work_dir = held.enter_context(workspace(config.data_dir))

@@ -11,6 +11,7 @@ came from, as Spark's own `_metadata` does for files:
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,6 +20,9 @@ from headrace.errors import ConfigError
 
 METADATA_COLUMN: Final = "_kafka"
 DEAD_LETTERS_SUFFIX: Final = ".dead-letters"
+
+_QUERY_STEM_LENGTH_MAX: Final = 235
+"""So that the name of a query, with what it gets appended, still is the name of a file."""
 
 Start = Literal["earliest", "latest"]
 
@@ -58,6 +62,13 @@ class Topic:
     def dead_letters(self) -> str:
         """The topic that takes the records of this one that can't be decoded."""
         return self.name + DEAD_LETTERS_SUFFIX
+
+    @property
+    def dead_letters_query(self) -> str:
+        """The name of the query that takes them there: another schema leaves others, so it is part of it."""
+        described = f"{self.name} {' '.join((self.schema or '').split())}"
+        digest = hashlib.sha256(described.encode()).hexdigest()[:8]
+        return f"{self.dead_letters[:_QUERY_STEM_LENGTH_MAX]}-{digest}"
 
 
 def topic(

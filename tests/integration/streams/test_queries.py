@@ -117,7 +117,7 @@ def test_dead_letters_are_counted(kafka: Any, start: StartQueries) -> None:
         return {(one.query, one.input_row_count, one.output_row_count) for one in queries.progress()}
 
     deadline_s = time.monotonic() + 60
-    while ("orders.dead-letters", 3, 2) not in counts():
+    while (orders.dead_letters_query, 3, 2) not in counts():
         assert time.monotonic() < deadline_s, f"the last batches were {counts()}"
         queries.check()
 

@@ -25,7 +25,12 @@ def large(orders: Any) -> Any: ...
 def test_each_topic_that_is_read_gets_one_companion_for_its_dead_letters() -> None:
     plan = make_plan([paid, large])
 
-    assert plan.query_names == ("paid", "large", "orders.dead-letters", "payments.dead-letters")
+    assert plan.query_names == (
+        "paid",
+        "large",
+        orders.dead_letters_query,
+        payments.dead_letters_query,
+    )
 
 
 def test_every_topic_that_is_read_or_written_must_exist() -> None:
@@ -63,10 +68,10 @@ def test_two_pipelines_with_one_name_are_refused() -> None:
 
 
 def test_a_pipeline_named_like_a_companion_is_refused() -> None:
-    @hr.pipeline(writes=hr.topic("other"), name="orders.dead-letters")
+    @hr.pipeline(writes=hr.topic("other"), name=orders.dead_letters_query)
     def other(orders: Any) -> Any: ...
 
-    with pytest.raises(PipelineError, match=r"two pipelines are named orders\.dead-letters"):
+    with pytest.raises(PipelineError, match=r"two pipelines are named orders\.dead-letters-"):
         make_plan([other])
 
 
@@ -78,11 +83,35 @@ def test_a_pipeline_that_reads_what_it_writes_is_refused() -> None:
         make_plan([loop])
 
 
-def test_one_topic_with_two_schemas_is_refused() -> None:
-    @hr.pipeline(writes=hr.topic("other"), reads={"rows": hr.topic("orders", schema="id int")})
+def test_a_topic_with_two_schemas_gets_a_companion_for_each_and_one_topic_of_dead_letters() -> None:
+    numbered = hr.topic("orders", schema="id int")
+
+    @hr.pipeline(writes=hr.topic("other"), reads={"rows": numbered})
     def other(rows: Any) -> Any: ...
 
-    with pytest.raises(PipelineError, match="orders is described with two schemas"):
+    plan = make_plan([large, other])
+
+    assert plan.query_names == ("large", "other", orders.dead_letters_query, numbered.dead_letters_query)
+    assert len(set(plan.query_names)) == 4
+    assert [name for name in plan.topics() if "dead" in name] == ["orders.dead-letters"]
+    # large: 3 + 2, other: 3 + 2, companions: 3 + 3.
+    assert plan.slots({"orders": 3}, shuffle_partition_count=2) == 16
+
+
+def test_one_schema_that_is_written_in_two_ways_gets_one_companion() -> None:
+    @hr.pipeline(writes=hr.topic("other"), reads={"rows": hr.topic("orders", schema="id\n   string ")})
+    def other(rows: Any) -> Any: ...
+
+    assert make_plan([large, other]).query_names == ("large", "other", orders.dead_letters_query)
+
+
+def test_one_topic_with_two_starts_is_refused() -> None:
+    late = hr.topic("orders", schema="id string", start="latest")
+
+    @hr.pipeline(writes=hr.topic("other"), reads={"rows": late})
+    def other(rows: Any) -> Any: ...
+
+    with pytest.raises(PipelineError, match="orders is described with the start earliest and with latest"):
         make_plan([large, other])
 
 

@@ -39,3 +39,15 @@ def test_dead_letters_have_a_topic_named_after_theirs() -> None:
 def test_a_description_that_can_not_be_says_what_is_wrong(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         hr.topic(**arguments)
+
+
+def test_the_query_for_dead_letters_is_named_after_the_topic_and_its_schema() -> None:
+    assert hr.topic("orders", schema="id string").dead_letters_query == "orders.dead-letters-4488618d"
+    assert hr.topic("orders", schema="id int").dead_letters_query != "orders.dead-letters-4488618d"
+
+
+def test_the_query_for_dead_letters_has_a_name_that_a_file_can_have() -> None:
+    names = {hr.topic("a" * 235 + end, schema="id int").dead_letters_query for end in "bc"}
+
+    assert len(names) == 2
+    assert all(len(f"{name}.lock") <= 255 for name in names)
