@@ -1,6 +1,7 @@
 """Where queries keep how far they have come, and the lock that keeps two drivers off one checkpoint.
 
 DATA/checkpoints/<query>/        Spark's own
+DATA/checkpoints/<query>.json    the cluster and the topics that its offsets belong to (see origin.py)
 DATA/checkpoints/<query>.lock    held while the query runs; the kernel lets go of it when its holder dies
 """
 

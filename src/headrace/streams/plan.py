@@ -49,6 +49,12 @@ class Plan:
         """The names of all queries: each is a checkpoint directory."""
         return (*self.names, *(topic.dead_letters_query for topic in self.read_topics))
 
+    def topics_of(self, query: str) -> set[str]:
+        """The names of the topics that the query reads."""
+        if query in self.sources:
+            return {topic.name for topic in self.sources[query].values()}
+        return {topic.name for topic in self.read_topics if topic.dead_letters_query == query}
+
     def topics(self) -> dict[str, int]:
         """Every topic that must exist, with the number of partitions to create it with."""
         wanted = {topic.dead_letters: DEAD_LETTERS_PARTITION_COUNT for topic in self.read_topics}

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from headrace.config import StreamsConfig
 from headrace.errors import PipelineFailed
-from headrace.streams.admin import ensure_topics
+from headrace.streams.admin import ensure_topics, identify
 from headrace.streams.checkpoint import lock_checkpoint, try_lock_checkpoint
+from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
 from headrace.streams.queries import Progress, Queries
@@ -49,6 +50,9 @@ def run(
             topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters_query, held)
         ]
         partition_counts = ensure_topics(config.bootstrap, plan.topics())
+        origin = identify(config.bootstrap, {topic.name for topic in plan.read_topics})
+        for query in (*plan.names, *(topic.dead_letters_query for topic in own)):
+            keep_origin(config, query, origin.of(plan.topics_of(query)))
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
         work_dir = held.enter_context(workspace(config.data_dir))
         session = start_session(config, slots=max(slots, os.cpu_count() or 1), work_dir=work_dir)
