@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -72,7 +72,9 @@ class Queries:
             for pipeline in plan.pipelines:
                 self._start_pipeline(pipeline, plan.sources[pipeline.name])
         except BaseException:
-            self.stop()
+            # Why it could not start matters more than that another can't be stopped in time.
+            with suppress(*JAVA_GONE):
+                self.stop()
             raise
 
     def await_started(self, stop: threading.Event | None = None) -> None:

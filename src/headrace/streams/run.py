@@ -18,7 +18,7 @@ from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
 from headrace.streams.queries import Progress, Queries
-from headrace.streams.session import start_session, stop_session
+from headrace.streams.session import kill_java, start_session, stop_session
 from headrace.streams.workspace import workspace
 
 WATCH_EVERY_S: Final = 0.25
@@ -39,8 +39,8 @@ def run(
 ) -> None:
     """Run the pipelines, from their checkpoints where they have one, until SIGINT, SIGTERM or `stop`.
 
-    Returns when all is stopped and Java is gone. `on_started` is called with the pipelines' names once they
-    process rows, `on_progress` with each batch that a query has finished.
+    Returns when all is stopped and Java is gone, which a second signal hastens. `on_started` is called with
+    the pipelines' names once they process rows, `on_progress` with each batch that a query has finished.
     """
     plan = make_plan(pipelines)
     with ExitStack() as held, _stop_on_signals(stop) as stopped:
@@ -56,9 +56,9 @@ def run(
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
         work_dir = held.enter_context(workspace(config.data_dir))
         session = start_session(config, slots=max(slots, os.cpu_count() or 1), work_dir=work_dir)
-        try:
-            # Spark has put a handler of its own in place of ours.
-            with _stop_on_signals(stopped):
+        # Spark has put a handler of its own in place of ours.
+        with _stop_on_signals(stopped):
+            try:
                 queries = Queries(session=session, config=config, realtime=realtime)
                 if not stopped.is_set():
                     queries.start(plan, own)
@@ -66,8 +66,10 @@ def run(
                 if on_started is not None and not stopped.is_set():
                     on_started(plan.names)
                 _watch(queries, stopped, on_progress)
-        finally:
-            stop_session(session)
+            finally:
+                # Whoever asks a second time does not want to wait.
+                with _on_signals(kill_java):
+                    stop_session(session)
 
 
 def _watch(queries: Queries, stop: threading.Event, on_progress: OnProgress | None) -> None:
@@ -90,18 +92,25 @@ def _watch(queries: Queries, stop: threading.Event, on_progress: OnProgress | No
 
 @contextmanager
 def _stop_on_signals(stop: threading.Event | None) -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set; in the main thread only, because no other gets signals."""
+    """An event that SIGINT and SIGTERM set."""
     event = stop or threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    with _on_signals(event.set):
         yield event
+
+
+@contextmanager
+def _on_signals(act: Callable[[], None]) -> Iterator[None]:
+    """Do this at SIGINT and SIGTERM; in the main thread only, because no other gets signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
 
-    def set_event(_signal: int, _frame: FrameType | None) -> None:
-        event.set()
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        act()
 
-    former = {number: signal.signal(number, set_event) for number in (signal.SIGINT, signal.SIGTERM)}
+    former = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield event
+        yield
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)

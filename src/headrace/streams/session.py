@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -30,7 +31,13 @@ from headrace.streams.java import find_java
 
 SHUFFLE_WAIT_MS: Final = 2
 """How long real-time mode may hold a row back after a shuffle to send more at once. Spark's 50 is felt."""
-JAVA_EXIT_S_MAX: Final = 30.0
+STOP_S_MAX: Final = 8.0
+"""How long all queries and Spark may take to stop, which they don't while they wait for a broker that is
+gone. After that Java is killed, which costs no more than the open batches: they are run again."""
+QUERY_STOP_S_MAX: Final = 10
+"""How long one query may take to stop where nothing else sets it a limit."""
+JAVA_EXIT_S_MAX: Final = 4.0
+"""How long Java may take to end once it has nothing left to do."""
 JAVA_GONE: Final = (Py4JError, PySparkException, OSError)
 """What calls to Spark raise when its Java process has ended, or is about to."""
 
@@ -92,6 +99,7 @@ def session_options(
         ),
         # The only format that it writes; so that a checkpoint of micro-batches can go on in real-time mode.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        "spark.sql.streaming.stopTimeout": f"{QUERY_STOP_S_MAX}s",
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(SHUFFLE_WAIT_MS),
         # Nothing is ever kept in a warehouse; this keeps Spark from looking in the current directory.
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
@@ -104,19 +112,39 @@ def session_options(
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop all queries and Spark, and wait until Java is gone. Stopping twice does no harm."""
+    """Stop all queries and Spark, and wait until Java is gone: STOP_S_MAX and JAVA_EXIT_S_MAX at most.
+
+    Stopping twice does no harm.
+    """
     if session.sparkContext._jsc is None:  # noqa: SLF001 - there is no public way to ask
         return
-    try:
-        # A query that is stopped in mid-batch logs its broken-off tasks as errors.
-        session.sparkContext.setLogLevel("OFF")
-        for query in session.streams.active:
-            query.stop()
-        session.stop()
-    except JAVA_GONE:
-        # Java has crashed or was told to stop as well: there is nothing left to stop but its process.
-        SparkContext._active_spark_context = None  # noqa: SLF001 - so that a later session is a new one
+    # In a thread of its own: a call to Java that does not return can't be given up otherwise.
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="stop-spark") as stopping:
+        stopped = stopping.submit(_stop, session)
+        wait([stopped], STOP_S_MAX)
+        if not stopped.done():
+            kill_java()
+        try:
+            stopped.result()
+        except JAVA_GONE:
+            # Java was killed, has crashed or was told to stop as well: there is only its process left.
+            SparkContext._active_spark_context = None  # noqa: SLF001 - so that a later session is a new one
     _end_java()
+
+
+def kill_java() -> None:
+    """Kill the Java process of the session, if there is one: whoever waits for an answer of it gets none."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to it
+    if gateway is not None:
+        gateway.proc.kill()
+
+
+def _stop(session: SparkSession) -> None:
+    # A query that is stopped in mid-batch logs its broken-off tasks as errors.
+    session.sparkContext.setLogLevel("OFF")
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
 
 
 @contextmanager

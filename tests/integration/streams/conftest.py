@@ -188,6 +188,15 @@ class Driver:
         self._process.send_signal(number)
         return self.ended()
 
+    def insist(self, number: signal.Signals) -> None:
+        """Send a signal again and again until the end; its Java must be gone by then."""
+        deadline_s = time.monotonic() + WITHIN_S
+        while self._process.poll() is None:
+            assert time.monotonic() < deadline_s, "the driver does not end"
+            self._process.send_signal(number)
+            time.sleep(0.05)
+        assert not self.java.is_running()
+
     def ended(self) -> tuple[int, str]:
         """Wait for the end. Returns the exit code and standard error; its Java must be gone by then."""
         _output, errors = self._process.communicate(timeout=WITHIN_S)
