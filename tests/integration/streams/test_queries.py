@@ -135,6 +135,23 @@ def test_pipelines_run_side_by_side_and_write_a_dead_letter_once(kafka: Any, sta
     assert len(kafka.read_count("orders.dead-letters", 1)) == 1
 
 
+def test_a_topic_that_is_read_with_two_schemas_leaves_the_dead_letters_of_both(
+    kafka: Any, start: StartQueries
+) -> None:
+    priced = hr.topic("orders", schema="id string not null, price double not null", partitions=1)
+
+    @hr.pipeline(writes=hr.topic("prices", key="id", partitions=1), reads={"rows": priced})
+    def prices(rows: DataFrame) -> DataFrame:
+        return rows.select("id", "price")
+
+    kafka.produce("orders", [("a", '{"id": "a"}'), ("b", '{"id": "b", "price": 1.5, "amount": "much"}')])
+    start(copies, prices, realtime=False)
+
+    assert [record.key for record in kafka.read_count("copies", 1)] == [b"a"]
+    assert [record.key for record in kafka.read_count("prices", 1)] == [b"b"]
+    assert {letter.key for letter in kafka.read_count("orders.dead-letters", 2)} == {b"a", b"b"}
+
+
 def test_a_python_function_is_refused_in_real_time_with_the_way_out(start: StartQueries) -> None:
     shout = F.udf(lambda text: text.upper())
 
