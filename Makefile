@@ -23,7 +23,7 @@ test: setup  ## Run all tests
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-fast: venv  ## Run the tests that need no Spark, no browser and no command line: under a minute
-	$(BIN)/pytest -n 2 -m "not spark and not browser and not demo" --ignore tests/acceptance $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 -m "not spark and not browser and not demo" --ignore tests/acceptance $(PYTEST_ARGS)
 
 lint: venv  ## Check style, types and the direction of imports
 	$(BIN)/ruff check
