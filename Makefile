@@ -18,12 +18,12 @@ setup: venv  ## Set up this machine: virtual environment, Java, connector jars
 demo: setup  ## Run the fraud demo and its page; SECONDS=60 stops after a minute
 	@$(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS))
 
-test: setup  ## Run all tests
+test: setup  ## Run all tests, those against a real Apache Kafka included
 	@$(PYTHON) scripts/ensure_chromium.py
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 test-fast: venv  ## Run the tests that need no Spark, no browser and no command line: under a minute
-	$(BIN)/pytest -n 4 -m "not spark and not browser and not demo" --ignore tests/acceptance $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 -m "not spark and not browser and not demo and not java" --ignore tests/acceptance $(PYTEST_ARGS)
 
 lint: venv  ## Check style, types and the direction of imports
 	$(BIN)/ruff check
