@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.config import default_bootstrap, default_data_dir
+from headrace.logs import LogFormat, LogLevel
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
@@ -31,3 +32,9 @@ DataDir = Annotated[
         help="Where logs and checkpoints are kept.",
     ),
 ]
+
+LogFormatOption = Annotated[
+    LogFormat, typer.Option("--log-format", help="Log lines for people (text) or for programs (json).")
+]
+
+LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="The least that is worth a log line.")]

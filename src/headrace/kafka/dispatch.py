@@ -15,7 +15,7 @@ from headrace.kafka.codec.frame import (
     response_writer,
 )
 from headrace.kafka.handlers.api_versions import unsupported_api_versions
-from headrace.kafka.services import Call, Services
+from headrace.kafka.services import ANONYMOUS, Call, Services
 
 if TYPE_CHECKING:
     from headrace.config import Address
@@ -30,7 +30,8 @@ class Peer:
     host: str
     port: int
     address: Address
-    """The address under which the peer has reached the broker."""
+    """The address under which the peer reaches the broker, now and when it connects again."""
+    principal: str = ANONYMOUS
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -66,6 +67,8 @@ def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
         host=peer.host,
         address=peer.address,
         api_version=header.api_version,
+        port=peer.port,
+        principal=peer.principal,
     )
     outcome = api.handler(call, request)
     if services.store.failed is not None:

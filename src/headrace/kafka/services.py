@@ -22,6 +22,8 @@ NODE_ID: Final = 1
 """There is one broker, and this is its number."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that did not have to say who it is."""
 
 
 class Timer(Protocol):
@@ -87,5 +89,8 @@ class Call:
     client_id: str
     host: str
     address: Address
-    """The address under which this client has reached the broker."""
+    """The address under which this client reaches the broker."""
     api_version: int
+    port: int = 0
+    principal: str = ANONYMOUS
+    """Who the client has proved to be, as Kafka writes it: `User:alice`."""
