@@ -5,29 +5,30 @@ that remain before anything is allocated, and arrays have a maximum, each and al
 element of three bytes becomes an object of a hundred. A string has at most 32,767 bytes in every version, as
 in Kafka. Whatever is wrong with the bytes raises ProtocolError.
 
-Runs of fields with a fixed size are read by one `struct` call.
+Runs of fields with a fixed size, and a length that follows them, are read by one `struct` call. In the source
+of a reader, `b` is the buffer, `n` its size, `p` the position and `elements` the number of array elements so
+far.
 """
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, unpack_from
 from struct import error as struct_error
-from threading import local
-from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args, get_type_hints
 from uuid import UUID
 
 from headrace.errors import ProtocolError
-from headrace.kafka.codec.shape import FIXED_FORMATS, FieldShape, shape_of
+from headrace.kafka.codec.shape import FIXED_FORMATS, shape_of
+from headrace.kafka.codec.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headrace.kafka.codec.shape import Entity, EntityShape, MessageClass
+    from headrace.kafka.codec.shape import Entity, EntityShape, FieldShape, MessageClass
 
     Reader = Callable[[bytes, int], tuple[Any, int]]
-    FieldsReader = Callable[[bytes, int, dict[str, Any]], int]
 
 ARRAY_LENGTH_MAX: Final = 100_000
 """More elements than this in one array close the connection."""
@@ -37,50 +38,23 @@ STRING_BYTES_MAX: Final = 32_767
 VARINT_BYTES_MAX: Final = 5
 
 _INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
 _ZERO_UUID: Final = bytes(16)
-
-
-class _ElementMeter(local):
-    """Counts the elements of all arrays of the message that a thread is reading."""
-
-    count = 0
-
-    def add(self, count: int) -> None:
-        """Count further elements."""
-        self.count += count
-        if self.count > ELEMENT_COUNT_MAX:
-            raise ProtocolError(f"more than {ELEMENT_COUNT_MAX} elements in all arrays of the message")
-
-
-_meter: Final = _ElementMeter()
 
 
 @lru_cache(maxsize=1024)
 def compile_reader(schema: Entity, into: MessageClass) -> Reader:
     """Return a reader of `schema` that makes values of the class `into`."""
-    read = _compile_entity(schema, into)
+    read: Reader = _ReaderSource(schema, into).compile()
 
     def read_message(buffer: bytes, position: int) -> tuple[Any, int]:
-        _meter.count = 0
-        return read(buffer, position)
+        try:
+            return read(buffer, position)
+        except (struct_error, IndexError):
+            raise ProtocolError("the frame ends before the message does") from None
+        except UnicodeDecodeError as error:
+            raise _not_text(error) from None
 
     return read_message
-
-
-def _compile_entity(schema: Entity, into: MessageClass) -> Reader:
-    shape = shape_of(schema)
-    steps = _fields_readers(shape, into)
-    if shape.is_flexible:
-        steps.append(_tags_reader(shape, into))
-
-    def read_entity(buffer: bytes, position: int) -> tuple[Any, int]:
-        values: dict[str, Any] = {}
-        for step in steps:
-            position = step(buffer, position, values)
-        return into(**values), position
-
-    return read_entity
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
@@ -102,126 +76,230 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 def read_nullable_string(buffer: bytes, position: int) -> tuple[str | None, int]:
     """Read a string with a length of two bytes, -1 for null."""
-    data, position = _read_short_bytes(buffer, position)
-    return (None, position) if data is None else (_text(data), position)
+    try:
+        (size,) = _INT16.unpack_from(buffer, position)
+    except struct_error:
+        raise ProtocolError("the frame ends within a length") from None
+    start = position + _INT16.size
+    if size == -1:
+        return None, start
+    end = start + size
+    if size < 0 or end > len(buffer):
+        _refuse_size("a string", size, len(buffer) - start)
+    try:
+        return buffer[start:end].decode(), end
+    except UnicodeDecodeError as error:
+        raise _not_text(error) from None
 
 
 def skip_tags(buffer: bytes, position: int) -> int:
     """Step over tagged fields."""
     count, position = read_varint(buffer, position)
-    for _ in range(_checked_length(count, buffer, position)):
+    if count > len(buffer) - position:
+        _refuse_length("tagged fields", count, len(buffer) - position)
+    for _ in range(count):
         _, position = read_varint(buffer, position)
         size, position = read_varint(buffer, position)
-        position += _checked_size(size, buffer, position)
+        if size > len(buffer) - position:
+            _refuse_size("a tagged field", size, len(buffer) - position)
+        position += size
     return position
 
 
-def _fields_readers(shape: EntityShape, into: MessageClass) -> list[FieldsReader]:
-    steps: list[FieldsReader] = []
-    run: list[FieldShape] = []
-    for field in shape.fields:
-        if field.fixed_format is not None:
-            run.append(field)
-            continue
-        if run:
-            steps.append(_run_reader(run))
+class _ReaderSource:
+    """Writes the source of one reader."""
+
+    def __init__(self, schema: Entity, into: MessageClass) -> None:
+        self._schema = schema
+        self._into = into
+        self._source = Source("read(b, p)")
+        self._read_varint = self._source.constant(read_varint)
+        self._refuse_size = self._source.constant(_refuse_size)
+        self._refuse_length = self._source.constant(_refuse_length)
+        self._refuse_elements = self._source.constant(_refuse_elements)
+
+    def compile(self) -> Any:
+        source = self._source
+        source.line("n = len(b)")
+        source.line("elements = 0")
+        source.line(f"return {self._entity(self._schema, self._into)}, p")
+        return source.compile(f"reader of {self._schema.__module__}.{self._schema.__name__}")
+
+    def _entity(self, schema: Entity, into: MessageClass) -> str:
+        """Read an entity's fields, and return the expression that makes it."""
+        shape = shape_of(schema)
+        values: dict[str, str] = {}
+        run: list[FieldShape] = []
+        for field in shape.fields:
+            if field.fixed_format is not None:
+                run.append(field)
+                continue
+            length = self._run(run, values, _length_format(field, is_flexible=shape.is_flexible))
+            values[field.name] = self._value(field, length, is_flexible=shape.is_flexible, into=into)
             run = []
-        steps.append(_single_reader(field, _value_reader(field, shape.is_flexible, into)))
-    if run:
-        steps.append(_run_reader(run))
-    return steps
+        self._run(run, values, "")
+        if shape.is_flexible:
+            self._tags(shape, into, values)
+        # A field that the version lacks has the default of the class.
+        arguments = ", ".join(f"{name}={variable}" for name, variable in values.items())
+        return f"{self._source.constant(into)}({arguments})"
+
+    def _run(self, run: list[FieldShape], values: dict[str, str], length_format: str) -> str:
+        """Read fields of fixed sizes, and the length that follows; return that one's variable."""
+        layout = Struct(">" + "".join(FIXED_FORMATS[field.kind] for field in run) + length_format)
+        if layout.size == 0:
+            return ""
+        variables = [self._source.variable() for _ in (*run, *length_format)]
+        unpack = self._source.constant(layout.unpack_from)
+        self._source.line(f"{', '.join(variables)}, = {unpack}(b, p)")
+        self._source.line(f"p += {layout.size}")
+        values |= zip((field.name for field in run), variables, strict=False)
+        return variables[-1]
+
+    def _tags(self, shape: EntityShape, into: MessageClass, values: dict[str, str]) -> None:
+        source = self._source
+        count, tag, size, end = (source.variable() for _ in range(4))
+        for field in shape.tagged:
+            values[field.name] = variable = source.variable()
+            source.line(f"{variable} = {source.constant(_default(into, field.name))}")
+        self._varint(count)
+        with source.block(f"if {count}:"):
+            with source.block(f"if {count} > n - p:"):
+                source.line(f"{self._refuse_length}('tagged fields', {count}, n - p)")
+            with source.block(f"for _ in range({count}):"):
+                self._varint(tag)
+                self._varint(size)
+                with source.block(f"if {size} > n - p:"):
+                    source.line(f"{self._refuse_size}('a tagged field', {size}, n - p)")
+                source.line(f"{end} = p + {size}")
+                for field in shape.tagged:
+                    with source.block(f"if {tag} == {field.tag}:"):
+                        length = self._run([], {}, _length_format(field, is_flexible=True))
+                        value = self._value(field, length, is_flexible=True, into=into)
+                        source.line(f"{values[field.name]} = {value}")
+                        with source.block(f"if p != {end}:"):
+                            source.line(f"{source.constant(_refuse_tag)}({field.name!r}, {size})")
+                source.line(f"p = {end}")
+
+    def _varint(self, variable: str, *, less: int = 0) -> None:
+        source = self._source
+        source.line(f"{variable} = b[p]")
+        with source.block(f"if {variable} < 128:"):
+            source.line("p += 1")
+        with source.block("else:"):
+            source.line(f"{variable}, p = {self._read_varint}(b, p)")
+        if less:
+            source.line(f"{variable} -= {less}")
+
+    def _value(self, field: FieldShape, length: str, *, is_flexible: bool, into: MessageClass) -> str:
+        """Read a field whose length, where that has a fixed size, has been read; return its variable."""
+        if _has_length(field) and is_flexible:
+            length = self._source.variable()
+            self._varint(length, less=1)
+        if field.is_array:
+            return self._array(field, length, is_flexible=is_flexible, into=into)
+        if field.kind == "entity":
+            return self._single_entity(field, into)
+        return self._element(field, length, is_nullable=field.is_nullable)
+
+    def _array(self, field: FieldShape, length: str, *, is_flexible: bool, into: MessageClass) -> str:
+        source = self._source
+        result = source.variable()
+        with source.block(f"if {length} < 0:"):
+            with source.block(f"if {length} != -1:" if field.is_nullable else "if True:"):
+                source.line(f"{self._refuse_length}({field.name!r}, {length}, n - p)")
+            source.line(f"{result} = None")
+        with source.block("else:"):
+            # The smallest element is one byte long.
+            with source.block(f"if {length} > {ARRAY_LENGTH_MAX} or {length} > n - p:"):
+                source.line(f"{self._refuse_length}({field.name!r}, {length}, n - p)")
+            source.line(f"elements += {length}")
+            with source.block(f"if elements > {ELEMENT_COUNT_MAX}:"):
+                source.line(f"{self._refuse_elements}()")
+            if letter := FIXED_FORMATS.get(field.kind):
+                unpack = source.constant(unpack_from)
+                source.line(f"{result} = {unpack}('>%d{letter}' % {length}, b, p)")
+                source.line(f"p += {length} * {Struct('>' + letter).size}")
+            else:
+                source.line(f"{result} = []")
+                with source.block(f"for _ in range({length}):"):
+                    element = self._array_element(field, is_flexible=is_flexible, into=into)
+                    source.line(f"{result}.append({element})")
+                source.line(f"{result} = tuple({result})")
+        return result
+
+    def _array_element(self, field: FieldShape, *, is_flexible: bool, into: MessageClass) -> str:
+        if field.kind == "entity":
+            return self._entity(field.entity, _nested_class(into, field.name))
+        length = ""
+        if field.kind != "uuid":
+            length = self._source.variable()
+            if is_flexible:
+                self._varint(length, less=1)
+            else:
+                length = self._run([], {}, "h" if field.kind == "string" else "i")
+        # Elements of an array are never null: nullability is the array's own.
+        return self._element(field, length, is_nullable=False)
+
+    def _single_entity(self, field: FieldShape, into: MessageClass) -> str:
+        source = self._source
+        nested = _nested_class(into, field.name)
+        if not field.is_nullable:
+            return self._entity(field.entity, nested)
+        result = source.variable()
+        source.line(f"{result} = b[p]")
+        source.line("p += 1")
+        with source.block(f"if {result} == 255:"):
+            source.line(f"{result} = None")
+        with source.block("else:"):
+            source.line(f"{result} = {self._entity(field.entity, nested)}")
+        return result
+
+    def _element(self, field: FieldShape, length: str, *, is_nullable: bool) -> str:
+        source = self._source
+        result = source.variable()
+        if letter := FIXED_FORMATS.get(field.kind):
+            return self._run([], {}, letter)
+        if field.kind == "uuid":
+            source.line(f"{result} = b[p:p + 16]")
+            with source.block(f"if len({result}) < 16:"):
+                source.line(f"{self._refuse_size}({field.name!r}, 16, n - p)")
+            source.line("p += 16")
+            zero, make = source.constant(_ZERO_UUID), source.constant(UUID)
+            source.line(f"{result} = None if {result} == {zero} else {make}(bytes={result})")
+            return result
+        with source.block(f"if {length} < 0:"):
+            with source.block(f"if {length} != -1:" if is_nullable else "if True:"):
+                source.line(f"{self._refuse_size}({field.name!r}, {length}, n - p)")
+            source.line(f"{result} = None")
+        with source.block("else:"):
+            with source.block(f"if {length} > n - p:"):
+                source.line(f"{self._refuse_size}({field.name!r}, {length}, n - p)")
+            if field.kind == "string":
+                with source.block(f"if {length} > {STRING_BYTES_MAX}:"):
+                    source.line(f"{source.constant(_refuse_long_string)}({field.name!r}, {length})")
+            decode = ".decode()" if field.kind == "string" else ""
+            source.line(f"{result} = b[p:p + {length}]{decode}")
+            source.line(f"p += {length}")
+        return result
 
 
-def _run_reader(run: list[FieldShape]) -> FieldsReader:
-    layout = Struct(">" + "".join(FIXED_FORMATS[field.kind] for field in run))
-    names = tuple(field.name for field in run)
-    unpack_from, size_bytes = layout.unpack_from, layout.size
-
-    def read_run(buffer: bytes, position: int, values: dict[str, Any]) -> int:
-        try:
-            values.update(zip(names, unpack_from(buffer, position), strict=True))
-        except struct_error:
-            raise ProtocolError(f"the frame ends before {', '.join(names)}") from None
-        return position + size_bytes
-
-    return read_run
+def _has_length(field: FieldShape) -> bool:
+    return field.is_array or field.kind in {"string", "bytes", "records"}
 
 
-def _single_reader(field: FieldShape, read: Reader) -> FieldsReader:
-    name = field.name
-
-    def read_single(buffer: bytes, position: int, values: dict[str, Any]) -> int:
-        values[name], position = read(buffer, position)
-        return position
-
-    return read_single
+def _length_format(field: FieldShape, *, is_flexible: bool) -> str:
+    """The `struct` letter of the field's length, where that has a fixed size."""
+    if is_flexible or not _has_length(field):
+        return ""
+    return "h" if field.kind == "string" and not field.is_array else "i"
 
 
-def _tags_reader(shape: EntityShape, into: MessageClass) -> FieldsReader:
-    known = {field.tag: (field.name, _value_reader(field, True, into)) for field in shape.tagged}
-
-    def read_tags(buffer: bytes, position: int, values: dict[str, Any]) -> int:
-        count, position = read_varint(buffer, position)
-        if count == 0:
-            return position
-        for _ in range(_checked_length(count, buffer, position)):
-            tag, position = read_varint(buffer, position)
-            size, position = read_varint(buffer, position)
-            end = position + _checked_size(size, buffer, position)
-            if tag in known:
-                name, read = known[tag]
-                values[name], position = read(buffer, position)
-                if position != end:
-                    raise ProtocolError(f"tagged field {name} is {size} bytes long but its value is not")
-            position = end
-        return position
-
-    return read_tags
-
-
-def _value_reader(field: FieldShape, is_flexible: bool, into: MessageClass) -> Reader:
-    element = _element_reader(field, is_flexible, into)
-    if not field.is_array:
-        return element
-    return _array_reader(field, element, is_flexible)
-
-
-def _array_reader(field: FieldShape, element: Reader, is_flexible: bool) -> Reader:
-    read_length = _read_compact_length if is_flexible else _read_int32
-    is_nullable, name = field.is_nullable, field.name
-
-    def read_array(buffer: bytes, position: int) -> tuple[tuple[Any, ...] | None, int]:
-        length, position = read_length(buffer, position)
-        if length == -1 and is_nullable:
-            return None, position
-        if length < 0:
-            raise ProtocolError(f"array {name} has a length of {length}")
-        _meter.add(_checked_length(length, buffer, position))
-        elements = []
-        for _ in range(length):
-            value, position = element(buffer, position)
-            elements.append(value)
-        return tuple(elements), position
-
-    return read_array
-
-
-def _element_reader(field: FieldShape, is_flexible: bool, into: MessageClass) -> Reader:
-    if field.kind == "entity":
-        assert field.entity is not None  # shape_of gives every entity field its class
-        read = _compile_entity(field.entity, _nested_class(into, field.name))
-        return _nullable_entity_reader(read) if field.is_nullable and not field.is_array else read
-    if field.kind == "uuid":
-        return _read_uuid
-    if field.kind in FIXED_FORMATS:
-        return _fixed_reader(FIXED_FORMATS[field.kind])
-    # Elements of an array are never null: nullability is the array's own.
-    is_nullable = field.is_nullable and not field.is_array
-    if field.kind == "string":
-        read_bytes = _read_compact_bytes if is_flexible else _read_short_bytes
-        return _string_reader(field.name, read_bytes, is_nullable)
-    read_bytes = _read_compact_bytes if is_flexible else _read_long_bytes
-    return read_bytes if is_nullable else _required_reader(field.name, read_bytes)
+def _default(into: MessageClass, name: str) -> Any:
+    default = next(field.default for field in fields(into) if field.name == name)
+    if default is MISSING:
+        raise TypeError(f"{into.__name__}.{name} is a tagged field: it needs a default")
+    return default
 
 
 def _nested_class(into: MessageClass, name: str) -> MessageClass:
@@ -236,110 +314,32 @@ def _nested_class(into: MessageClass, name: str) -> MessageClass:
     raise TypeError(f"{into.__name__} has no class for {name}, only the fields {names}")
 
 
-def _nullable_entity_reader(read: Reader) -> Reader:
-    def read_nullable_entity(buffer: bytes, position: int) -> tuple[Any, int]:
-        _checked_size(1, buffer, position)
-        if buffer[position] == 0xFF:
-            return None, position + 1
-        return read(buffer, position + 1)
-
-    return read_nullable_entity
-
-
-def _fixed_reader(letter: str) -> Reader:
-    layout = Struct(">" + letter)
-
-    def read_fixed(buffer: bytes, position: int) -> tuple[Any, int]:
-        try:
-            return layout.unpack_from(buffer, position)[0], position + layout.size
-        except struct_error:
-            raise ProtocolError("the frame ends within a number") from None
-
-    return read_fixed
-
-
-def _string_reader(name: str, read_bytes: Reader, is_nullable: bool) -> Reader:
-    def read_string(buffer: bytes, position: int) -> tuple[str | None, int]:
-        data, position = read_bytes(buffer, position)
-        if data is not None:
-            if len(data) > STRING_BYTES_MAX:
-                raise ProtocolError(f"{name} has {len(data)} bytes; {STRING_BYTES_MAX} is the most")
-            return _text(data), position
-        if not is_nullable:
-            raise ProtocolError(f"{name} is null")
-        return None, position
-
-    return read_string
-
-
-def _required_reader(name: str, read_bytes: Reader) -> Reader:
-    def read_required(buffer: bytes, position: int) -> tuple[bytes, int]:
-        data, position = read_bytes(buffer, position)
-        if data is None:
-            raise ProtocolError(f"{name} is null")
-        return data, position
-
-    return read_required
-
-
-def _read_uuid(buffer: bytes, position: int) -> tuple[UUID | None, int]:
-    _checked_size(16, buffer, position)
-    data = buffer[position : position + 16]
-    return (None if data == _ZERO_UUID else UUID(bytes=data)), position + 16
-
-
-def _read_compact_bytes(buffer: bytes, position: int) -> tuple[bytes | None, int]:
-    length, position = read_varint(buffer, position)
-    return _read_bytes(length - 1, buffer, position)
-
-
-def _read_short_bytes(buffer: bytes, position: int) -> tuple[bytes | None, int]:
-    _checked_size(2, buffer, position)
-    return _read_bytes(_INT16.unpack_from(buffer, position)[0], buffer, position + 2)
-
-
-def _read_long_bytes(buffer: bytes, position: int) -> tuple[bytes | None, int]:
-    size, position = _read_int32(buffer, position)
-    return _read_bytes(size, buffer, position)
-
-
-def _read_bytes(size: int, buffer: bytes, position: int) -> tuple[bytes | None, int]:
+def _refuse_size(name: str, size: int, left_bytes: int) -> NoReturn:
     if size == -1:
-        return None, position
-    end = position + _checked_size(size, buffer, position)
-    return buffer[position:end], end
+        raise ProtocolError(f"{name} is null")
+    raise ProtocolError(f"{name} has a length of {size} bytes where {left_bytes} are left")
 
 
-def _read_int32(buffer: bytes, position: int) -> tuple[int, int]:
-    _checked_size(4, buffer, position)
-    return _INT32.unpack_from(buffer, position)[0], position + 4
+def _refuse_length(name: str, length: int, left_bytes: int) -> NoReturn:
+    if length < 0:
+        raise ProtocolError(f"array {name} has a length of {length}")
+    raise ProtocolError(
+        f"an array of {length} elements ({name}) where {left_bytes} bytes are left "
+        f"(and {ARRAY_LENGTH_MAX} elements is the most)"
+    )
 
 
-def _read_compact_length(buffer: bytes, position: int) -> tuple[int, int]:
-    length, position = read_varint(buffer, position)
-    return length - 1, position
+def _refuse_elements() -> NoReturn:
+    raise ProtocolError(f"more than {ELEMENT_COUNT_MAX} elements in all arrays of the message")
 
 
-def _checked_size(size: int, buffer: bytes, position: int) -> int:
-    if size < 0:
-        raise ProtocolError(f"a length of {size} bytes")
-    if position + size > len(buffer):
-        raise ProtocolError(f"a length of {size} bytes where only {len(buffer) - position} are left")
-    return size
+def _refuse_long_string(name: str, size: int) -> NoReturn:
+    raise ProtocolError(f"{name} has {size} bytes; {STRING_BYTES_MAX} is the most")
 
 
-def _checked_length(length: int, buffer: bytes, position: int) -> int:
-    # The smallest element is one byte long.
-    if length > ARRAY_LENGTH_MAX or position + length > len(buffer):
-        raise ProtocolError(
-            f"an array of {length} elements where {len(buffer) - position} bytes are left "
-            f"(and {ARRAY_LENGTH_MAX} elements is the most)"
-        )
-    return length
+def _refuse_tag(name: str, size: int) -> NoReturn:
+    raise ProtocolError(f"tagged field {name} is {size} bytes long but its value is not")
 
 
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ProtocolError(f"a string is not UTF-8: {error.reason} at byte {error.start}") from None
+def _not_text(error: UnicodeDecodeError) -> ProtocolError:
+    return ProtocolError(f"a string is not UTF-8: {error.reason} at byte {error.start}")

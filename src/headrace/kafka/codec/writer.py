@@ -3,45 +3,36 @@
 A writer appends the bytes of a value to a list of parts. Record batches are appended as they are, so that
 a fetched megabyte is not copied once more; the server hands the parts to the socket together.
 
-Runs of fields with a fixed size are written by one `struct` call. A tagged field that is None is left out.
+Runs of fields with a fixed size, and a length that follows them, are written by one `struct` call. A tagged
+field that is None is left out. In the source of a writer, `parts` is the list and `add` appends to it.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.kafka.codec.shape import FIXED_FORMATS, FieldShape, shape_of
+from headrace.kafka.codec.shape import FIXED_FORMATS, shape_of
+from headrace.kafka.codec.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
-    from headrace.kafka.codec.shape import Entity, EntityShape
+    from headrace.kafka.codec.shape import Entity, EntityShape, FieldShape
 
     Parts = list[bytes]
     Writer = Callable[[Any, Parts], None]
 
-_INT16: Final = Struct(">h")
-_INT32: Final = Struct(">i")
 _SMALL_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
+_ZERO_UUID: Final = bytes(16)
 
 
 @lru_cache(maxsize=1024)
 def compile_writer(schema: Entity) -> Writer:
     """Return a writer of `schema` for any value that has its fields as attributes."""
-    shape = shape_of(schema)
-    steps = _fields_writers(shape)
-    if shape.is_flexible:
-        steps.append(_tags_writer(shape))
-
-    def write_entity(value: Any, parts: Parts) -> None:
-        for step in steps:
-            step(value, parts)
-
-    return write_entity
+    writer: Writer = _WriterSource(schema).compile()
+    return writer
 
 
 def varint(value: int) -> bytes:
@@ -56,132 +47,127 @@ def varint(value: int) -> bytes:
     return bytes(data)
 
 
-def _fields_writers(shape: EntityShape) -> list[Writer]:
-    steps: list[Writer] = []
-    run: list[FieldShape] = []
-    for field in shape.fields:
-        if field.fixed_format is not None:
-            run.append(field)
-            continue
+class _WriterSource:
+    """Writes the source of one writer."""
+
+    def __init__(self, schema: Entity) -> None:
+        self._schema = schema
+        self._source = Source("write(value, parts)")
+        self._varint = self._source.constant(varint)
+
+    def compile(self) -> Any:
+        self._source.line("add = parts.append")
+        self._entity(self._schema, "value")
+        return self._source.compile(f"writer of {self._schema.__module__}.{self._schema.__name__}")
+
+    def _entity(self, schema: Entity, value: str) -> None:
+        shape = shape_of(schema)
+        run: list[tuple[str, str]] = []
+        for field in shape.fields:
+            expression = f"{value}.{field.name}"
+            if field.fixed_format is not None:
+                run.append((field.fixed_format, expression))
+            else:
+                self._value(field, expression, run, is_flexible=shape.is_flexible)
+                run = []
+        self._run(run)
+        if shape.is_flexible:
+            self._tags(shape, value)
+
+    def _run(self, run: list[tuple[str, str]]) -> None:
+        """Write numbers of fixed sizes, given as `struct` letters and expressions."""
         if run:
-            steps.append(_run_writer(run))
-            run = []
-        steps.append(_single_writer(field, shape.is_flexible))
-    if run:
-        steps.append(_run_writer(run))
-    return steps
+            pack = self._source.constant(Struct(">" + "".join(letter for letter, _ in run)).pack)
+            self._source.line(f"add({pack}({', '.join(expression for _, expression in run)}))")
 
+    def _tags(self, shape: EntityShape, value: str) -> None:
+        source = self._source
+        if not shape.tagged:
+            source.line("add(b'\\0')")
+            return
+        count, chunks, outer = (source.variable() for _ in range(3))
+        source.line(f"{count}, {chunks}, {outer} = 0, [], parts")
+        for field in shape.tagged:
+            tagged = source.variable()
+            source.line(f"{tagged} = {value}.{field.name}")
+            with source.block(f"if {tagged} is not None:"):
+                source.line("parts = []")
+                source.line("add = parts.append")
+                # Whether a tagged entity is there is told by its tag, not by a byte of its own.
+                if field.kind == "entity" and not field.is_array:
+                    self._entity(field.entity, tagged)
+                else:
+                    self._value(field, tagged, [], is_flexible=True)
+                tag = source.constant(varint(field.tag or 0))
+                source.line(f"{chunks} += ({tag}, {self._varint}(sum(map(len, parts))), *parts)")
+                source.line(f"{count} += 1")
+        source.line(f"parts = {outer}")
+        source.line("add = parts.append")
+        source.line(f"add({self._varint}({count}))")
+        source.line(f"parts += {chunks}")
 
-def _run_writer(run: list[FieldShape]) -> Writer:
-    pack = Struct(">" + "".join(FIXED_FORMATS[field.kind] for field in run)).pack
-    get = attrgetter(*(_attribute(field) for field in run))
-    if len(run) == 1:
-        return lambda value, parts: parts.append(pack(get(value)))
-    return lambda value, parts: parts.append(pack(*get(value)))
+    def _value(
+        self, field: FieldShape, expression: str, run: list[tuple[str, str]], *, is_flexible: bool
+    ) -> None:
+        """Write a run of numbers and the field that comes after it."""
+        if field.is_array:
+            self._array(field, expression, run, is_flexible=is_flexible)
+        elif field.kind == "entity":
+            self._run(run)
+            self._single_entity(field, expression)
+        else:
+            self._element(field, expression, run, is_flexible=is_flexible)
 
+    def _array(
+        self, field: FieldShape, expression: str, run: list[tuple[str, str]], *, is_flexible: bool
+    ) -> None:
+        source = self._source
+        array, element = source.variable(), source.variable()
+        source.line(f"{array} = {expression}")
+        self._length(array, run, "i", is_flexible=is_flexible)
+        with source.block(f"for {element} in {array} or ():"):
+            if field.kind == "entity":
+                self._entity(field.entity, element)
+            else:
+                self._element(field, element, [], is_flexible=is_flexible)
 
-def _attribute(field: FieldShape) -> str:
-    return f"{field.name}.value" if field.kind == "error_code" else field.name
+    def _single_entity(self, field: FieldShape, expression: str) -> None:
+        source = self._source
+        if not field.is_nullable:
+            self._entity(field.entity, expression)
+            return
+        entity = source.variable()
+        source.line(f"{entity} = {expression}")
+        with source.block(f"if {entity} is None:"):
+            source.line("add(b'\\xff')")
+        with source.block("else:"):
+            source.line("add(b'\\x01')")
+            self._entity(field.entity, entity)
 
+    def _element(
+        self, field: FieldShape, expression: str, run: list[tuple[str, str]], *, is_flexible: bool
+    ) -> None:
+        source = self._source
+        if letter := FIXED_FORMATS.get(field.kind):
+            self._run([*run, (letter, expression)])
+            return
+        value = source.variable()
+        source.line(f"{value} = {expression}")
+        if field.kind == "uuid":
+            self._run(run)
+            source.line(f"add({source.constant(_ZERO_UUID)} if {value} is None else {value}.bytes)")
+            return
+        if field.kind == "string":
+            with source.block(f"if {value} is not None:"):
+                source.line(f"{value} = {value}.encode()")
+        self._length(value, run, "h" if field.kind == "string" else "i", is_flexible=is_flexible)
+        with source.block(f"if {value} is not None:"):
+            source.line(f"add({value})")
 
-def _single_writer(field: FieldShape, is_flexible: bool) -> Writer:
-    write = _value_writer(field, is_flexible)
-    get = attrgetter(field.name)
-    return lambda value, parts: write(get(value), parts)
-
-
-def _tags_writer(shape: EntityShape) -> Writer:
-    known = [(varint(field.tag or 0), field.name, _value_writer(field, True)) for field in shape.tagged]
-    if not known:
-        return lambda _value, parts: parts.append(b"\0")
-
-    def write_tags(value: Any, parts: Parts) -> None:
-        count = 0
-        chunks: Parts = []
-        for tag, name, write in known:
-            tagged_value = getattr(value, name)
-            if tagged_value is not None:
-                data: Parts = []
-                write(tagged_value, data)
-                chunks += [tag, varint(sum(map(len, data))), *data]
-                count += 1
-        parts.append(varint(count))
-        parts += chunks
-
-    return write_tags
-
-
-def _value_writer(field: FieldShape, is_flexible: bool) -> Writer:
-    element = _element_writer(field, is_flexible)
-    return _array_writer(element, is_flexible) if field.is_array else element
-
-
-def _array_writer(element: Writer, is_flexible: bool) -> Writer:
-    def write_array(values: tuple[Any, ...] | None, parts: Parts) -> None:
-        length = -1 if values is None else len(values)
-        parts.append(varint(length + 1) if is_flexible else _INT32.pack(length))
-        for value in values or ():
-            element(value, parts)
-
-    return write_array
-
-
-def _element_writer(field: FieldShape, is_flexible: bool) -> Writer:
-    if field.kind == "entity":
-        assert field.entity is not None  # shape_of gives every entity field its class
-        write = compile_writer(field.entity)
-        return (
-            _nullable_entity_writer(write)
-            if field.is_nullable and not field.is_array and field.tag is None
-            else write
-        )
-    if field.kind == "uuid":
-        return _write_uuid
-    if field.kind in FIXED_FORMATS:
-        pack = Struct(">" + FIXED_FORMATS[field.kind]).pack
-        return lambda value, parts: parts.append(pack(value))
-    if is_flexible:
-        return _write_compact_string if field.kind == "string" else _write_compact_bytes
-    return _write_string if field.kind == "string" else _write_bytes
-
-
-def _nullable_entity_writer(write: Writer) -> Writer:
-    def write_nullable_entity(value: Any, parts: Parts) -> None:
-        parts.append(b"\xff" if value is None else b"\x01")
-        if value is not None:
-            write(value, parts)
-
-    return write_nullable_entity
-
-
-def _write_uuid(value: UUID | None, parts: Parts) -> None:
-    parts.append(bytes(16) if value is None else value.bytes)
-
-
-def _write_compact_string(value: str | None, parts: Parts) -> None:
-    _write_compact_bytes(None if value is None else value.encode(), parts)
-
-
-def _write_compact_bytes(value: bytes | None, parts: Parts) -> None:
-    if value is None:
-        parts.append(b"\0")
-    else:
-        parts.append(varint(len(value) + 1))
-        parts.append(value)
-
-
-def _write_string(value: str | None, parts: Parts) -> None:
-    if value is None:
-        parts.append(_INT16.pack(-1))
-    else:
-        data = value.encode()
-        parts.append(_INT16.pack(len(data)))
-        parts.append(data)
-
-
-def _write_bytes(value: bytes | None, parts: Parts) -> None:
-    if value is None:
-        parts.append(_INT32.pack(-1))
-    else:
-        parts.append(_INT32.pack(len(value)))
-        parts.append(value)
+    def _length(self, value: str, run: list[tuple[str, str]], letter: str, *, is_flexible: bool) -> None:
+        """Write a run of numbers and a length, -1 for null; a compact one is a varint, and one higher."""
+        if is_flexible:
+            self._run(run)
+            self._source.line(f"add({self._varint}(0 if {value} is None else len({value}) + 1))")
+        else:
+            self._run([*run, (letter, f"-1 if {value} is None else len({value})")])
