@@ -1,4 +1,4 @@
-"""Client programs that load a broker, each a process of its own: `python bench/broker/workloads.py NAME JSON`.
+"""Client programs that load a broker, each run as a process: `python bench/broker/workloads.py NAME JSON`.
 
 Each prints one line of JSON. The same program runs against every broker, so that what the client costs is
 the same for all of them.
@@ -25,6 +25,8 @@ PRODUCE_V3: Final = Struct(">hhih")
 LINGER_MS: Final = 5
 QUEUE_MESSAGES: Final = 200_000
 CONSUME_COUNT: Final = 10_000
+QUEUED_MESSAGES: Final = 1_000_000
+"""With librdkafka's default it pauses for a second each time it has fetched 100,000 records ahead."""
 
 
 def produce(bootstrap: str, topic: str, record_count: int, record_bytes: int) -> dict[str, float]:

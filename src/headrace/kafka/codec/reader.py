@@ -317,7 +317,7 @@ def _nested_class(into: MessageClass, name: str) -> MessageClass:
 def _refuse_size(name: str, size: int, left_bytes: int) -> NoReturn:
     if size == -1:
         raise ProtocolError(f"{name} is null")
-    raise ProtocolError(f"{name} has a length of {size} bytes where {left_bytes} are left")
+    raise ProtocolError(f"{name} has a length of {size} bytes where only {left_bytes} are left")
 
 
 def _refuse_length(name: str, length: int, left_bytes: int) -> NoReturn:
