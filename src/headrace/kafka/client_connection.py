@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.config import KIB, Address
 from headrace.errors import ProtocolError
 from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
 from headrace.kafka.dispatch import Peer, Started, dispatch
+from headrace.kafka.services import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,18 @@ JOINED_BYTES_MAX: Final = 64 * KIB
 """Answers below this size are sent as one piece."""
 
 
+class EventLoop(Scheduler, Protocol):
+    """What a connection needs of its event loop."""
+
+    def time(self) -> float:
+        """Seconds that only ever grow."""
+        ...
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future that belongs to the loop."""
+        ...
+
+
 class ClientConnection(asyncio.Protocol):
     """Belongs to the event loop's thread."""
 
@@ -37,7 +50,7 @@ class ClientConnection(asyncio.Protocol):
         services: Services,
         budget: InFlightBudget,
         connections: set[ClientConnection],
-        loop: asyncio.AbstractEventLoop,
+        loop: EventLoop,
         *,
         may_open: Callable[[], bool],
     ) -> None:

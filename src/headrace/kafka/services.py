@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
+from uuid import uuid4
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,6 +54,8 @@ class Services:
     commit: GroupCommit
     watchers: Watchers
     groups: ConsumerGroups
+    new_id: Callable[[], UUID] = uuid4
+    """Makes ids that nobody else has, such as those of group members."""
     names_by_id: dict[UUID, str] = field(default_factory=dict)
     """Names of topics that were asked for by their ids: a shortcut, checked at each use."""
 

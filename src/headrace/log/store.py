@@ -305,7 +305,7 @@ class LogStore:
 
     def _remove_topic(self, gone: Path) -> None:
         present = set(self._disk.names(self._log_dir))
-        for name in present.intersection(self._read_manifest(gone).directory_names):
+        for name in sorted(present.intersection(self._read_manifest(gone).directory_names)):
             directory = self._log_dir / name
             for file_name in self._disk.names(directory):
                 self._disk.unlink(directory / file_name)

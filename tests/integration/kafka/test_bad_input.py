@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition
 
 from headrace.broker import Broker
 from headrace.config import MIB, Address, BrokerConfig
-from headrace.kafka import client_connection, server
+from headrace.kafka import client_connection, engine
 from headrace.kafka.api import APIS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_frames_that_never_end_keep_nobody_else_waiting(
 def test_a_frame_that_drips_in_too_slowly_closes_its_connection(
     raw_at: Callable[[str], Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SWEEP_INTERVAL_S", 0.02)
+    monkeypatch.setattr(engine, "SWEEP_INTERVAL_S", 0.02)
     monkeypatch.setattr(client_connection, "FRAME_WAIT_S_MAX", 0.1)
     with Broker() as broker:
         slow, idle = raw_at(broker.bootstrap), raw_at(broker.bootstrap)

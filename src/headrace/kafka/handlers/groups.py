@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
@@ -32,9 +31,10 @@ def handle_join_group(
     """Let a member join; the answer waits for the others."""
     services = call.services
     pending: Pending[JoinGroupResponse] = Pending()
+    name = (request.group_instance_id or call.client_id)[:MEMBER_NAME_LENGTH_MAX]
     joiner = Joiner(
         token=pending,
-        new_member_id=f"{(request.group_instance_id or call.client_id)[:MEMBER_NAME_LENGTH_MAX]}-{uuid4()}",
+        new_member_id=f"{name}-{call.services.new_id()}",
         must_know_id=call.api_version >= FIRST_VERSION_WITH_KNOWN_ID,
         can_skip_assignment=call.api_version >= FIRST_VERSION_THAT_SKIPS_ASSIGNMENT,
         client_id=call.client_id,

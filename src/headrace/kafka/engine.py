@@ -1,0 +1,110 @@
+"""The broker without sockets and threads: its parts, wired together, and the connections that use them.
+
+Whatever takes time is asked of others: the event loop makes calls later, `start_sync` has partitions synced
+elsewhere. So the same engine runs on a network with a sync thread (`server.py`), and in a simulation where
+time, disk, network and threads are all played.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from headrace.kafka.budget import InFlightBudget
+from headrace.kafka.client_connection import ClientConnection
+from headrace.kafka.commit import GroupCommit
+from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.services import Services
+from headrace.kafka.watchers import Watchers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from headrace.clock import Clock
+    from headrace.config import BrokerConfig
+    from headrace.errors import StorageError
+    from headrace.kafka.client_connection import EventLoop
+    from headrace.kafka.commit import StartSync
+    from headrace.kafka.services import Timer
+    from headrace.log.partition import PartitionLog
+    from headrace.log.store import LogStore
+
+logger: Final = logging.getLogger(__name__)
+
+SWEEP_INTERVAL_S: Final = 10.0
+
+
+class Engine:
+    """One broker at work. Belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: LogStore,
+        clock: Clock,
+        loop: EventLoop,
+        *,
+        start_sync: StartSync,
+        new_id: Callable[[], UUID] = uuid4,
+    ) -> None:
+        """`start_sync` has partitions synced, and `synced` is called on the event loop's thread after it."""
+        self.connections: set[ClientConnection] = set()
+        self._config = config
+        self._loop = loop
+        self._sweeper: Timer | None = None
+        self._has_failed = False
+        self._is_stopping = False
+        watchers = Watchers()
+        commit = GroupCommit(config.durability, start_sync, watchers.notify, self._on_failure)
+        self.services = Services(
+            config=config,
+            store=store,
+            clock=clock,
+            scheduler=loop,
+            commit=commit,
+            watchers=watchers,
+            groups=ConsumerGroups(config, store, clock, loop, commit),
+            new_id=new_id,
+        )
+        self._budget = InFlightBudget(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
+
+    def start(self) -> None:
+        """Begin with what is done from time to time."""
+        self._sweep()
+
+    def stop(self) -> None:
+        """Take no more connections, and stop all timers."""
+        self._is_stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self.services.groups.close()
+
+    def new_connection(self) -> ClientConnection:
+        """What serves a client that has connected."""
+        return ClientConnection(
+            self.services, self._budget, self.connections, self._loop, may_open=self._may_open
+        )
+
+    def synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
+        """Note that a sync which was asked for has come to its end."""
+        self.services.commit.synced(logs, error)
+
+    def _may_open(self) -> bool:
+        if len(self.connections) < self._config.connection_count_max:
+            return not self._is_stopping
+        logger.warning(
+            "connection refused: %d are open, and connection_count_max allows no more", len(self.connections)
+        )
+        return False
+
+    def _on_failure(self, error: StorageError) -> None:
+        if not self._has_failed:
+            self._has_failed = True
+            logger.critical("THE BROKER TAKES NO MORE WRITES. %s", error)
+
+    def _sweep(self) -> None:
+        for connection in tuple(self.connections):
+            connection.close_if_stalled(self._loop.time())
+        self._sweeper = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
