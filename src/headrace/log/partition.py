@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.clock import Clock
-    from headrace.config import LogConfig
     from headrace.log.batch import Batch
     from headrace.log.disk import Buffer, Disk
     from headrace.log.recovery import CutTail
+    from headrace.log.topic_settings import TopicSettings
 
 logger: Final = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class PartitionLog:
     def __init__(
         self,
         directory: Path,
-        config: LogConfig,
+        settings: TopicSettings,
         clock: Clock,
         *,
         disk: Disk,
@@ -70,14 +70,14 @@ class PartitionLog:
         recovery_point: int,
     ) -> None:
         self.directory = directory
-        self._config = config
+        self._settings = settings
         self._clock = clock
         self._disk = disk
         self._files = files
         self._fail_stop = fail_stop
         self._producers = ProducerStates()
         recovered = Recovery(
-            directory, config, self._producers, disk=disk, files=files, recovery_point=recovery_point
+            directory, settings, self._producers, disk=disk, files=files, recovery_point=recovery_point
         ).run()
         self.cut: CutTail | None = recovered.cut
         self._segments = recovered.segments
@@ -93,7 +93,7 @@ class PartitionLog:
     def open(
         cls,
         directory: Path,
-        config: LogConfig,
+        settings: TopicSettings,
         clock: Clock,
         *,
         disk: Disk = SYSTEM_DISK,
@@ -107,7 +107,7 @@ class PartitionLog:
         files = OpenFiles(disk)
         try:
             return cls.open_existing(
-                directory, config, clock, disk=disk, files=files, fail_stop=fail_stop or FailStop()
+                directory, settings, clock, disk=disk, files=files, fail_stop=fail_stop or FailStop()
             )
         except BaseException:
             files.close_all()
@@ -117,7 +117,7 @@ class PartitionLog:
     def open_existing(
         cls,
         directory: Path,
-        config: LogConfig,
+        settings: TopicSettings,
         clock: Clock,
         *,
         disk: Disk,
@@ -132,7 +132,7 @@ class PartitionLog:
         try:
             log = cls(
                 directory,
-                config,
+                settings,
                 clock,
                 disk=disk,
                 files=files,
@@ -149,6 +149,15 @@ class PartitionLog:
         for segment in log._segments:
             segment.close()
         return log
+
+    @property
+    def settings(self) -> TopicSettings:
+        """The topic's settings."""
+        return self._settings
+
+    def change_settings(self, settings: TopicSettings) -> None:
+        """Take other settings for what is done from now on."""
+        self._settings = settings
 
     @property
     def start_offset(self) -> int:
@@ -297,7 +306,7 @@ class PartitionLog:
     def _segment_for(self, size_bytes: int, next_offset: int) -> Segment:
         """The active segment, or a new one when the batches would make it too large."""
         active = self._segments[-1]
-        is_full = active.size_bytes + size_bytes > self._config.segment_bytes_max
+        is_full = active.size_bytes + size_bytes > self._settings.segment_bytes_max
         is_long = next_offset - active.base_offset > RELATIVE_OFFSET_MAX
         return self._roll() if active.size_bytes and (is_full or is_long) else active
 
@@ -308,7 +317,7 @@ class PartitionLog:
             self._end_offset,
             disk=self._disk,
             files=self._files,
-            index_interval_bytes=self._config.index_interval_bytes,
+            index_interval_bytes=self._settings.index_interval_bytes,
         )
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.config import LogConfig
     from headrace.log.disk import Disk
     from headrace.log.open_files import OpenFiles
     from headrace.log.producers import ProducerStates
+    from headrace.log.topic_settings import TopicSettings
 
 _LOG_NAME: Final = re.compile(r"(\d{20})\.log")
 _EPOCH_AND_MAGIC: Final = b"\x00\x00\x00\x00\x02"
@@ -94,7 +94,7 @@ class Recovery:
     def __init__(
         self,
         directory: Path,
-        config: LogConfig,
+        settings: TopicSettings,
         producers: ProducerStates,
         *,
         disk: Disk,
@@ -103,7 +103,7 @@ class Recovery:
     ) -> None:
         """Everything below the recovery point, an offset, is known to be durable."""
         self._directory = directory
-        self._config = config
+        self._settings = settings
         self._disk = disk
         self._files = files
         self._recovery_point = recovery_point
@@ -146,7 +146,7 @@ class Recovery:
             base_offset,
             disk=self._disk,
             files=self._files,
-            index_interval_bytes=self._config.index_interval_bytes,
+            index_interval_bytes=self._settings.index_interval_bytes,
         )
 
     def _adopt_sealed(self, segment: Segment, later: list[int]) -> None:

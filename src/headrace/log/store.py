@@ -32,6 +32,7 @@ from headrace.log.open_files import OpenFiles
 from headrace.log.partition import PartitionLog
 from headrace.log.recovery_points import RecoveryPoints
 from headrace.log.topic import Manifest, Topic, decode_manifest, encode_manifest
+from headrace.log.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -60,7 +61,7 @@ class LogStore:
         new_id: Callable[[], UUID],
     ) -> None:
         self.data_dir = data_dir
-        self._config = config
+        self._defaults = TopicSettings.of_broker(config)
         self._clock = clock
         self._disk = disk
         self._new_id = new_id
@@ -233,10 +234,11 @@ class LogStore:
             self._lock = None
 
     def _open_topic(self, manifest: Manifest) -> Topic:
+        settings = TopicSettings.parse(manifest.config, self._defaults)
         partitions = tuple(
             PartitionLog.open_existing(
                 self._log_dir / name,
-                self._config,
+                settings,
                 self._clock,
                 disk=self._disk,
                 files=self._files,

@@ -10,10 +10,10 @@ from crc32c import crc32c
 from hypothesis import settings
 
 from headrace.clock import Clock
-from headrace.config import LogConfig
 from headrace.log.batch import encode_batch
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
+from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
 
@@ -83,7 +83,7 @@ def open_partition(disk: SimulatedDisk, clock: Clock, partition_dir: Path) -> Op
     """Open the partition on the disk in memory, with small segments unless told otherwise."""
 
     def open_(segment_bytes_max: int = 1024, index_interval_bytes: int = 100) -> PartitionLog:
-        config = LogConfig(segment_bytes_max=segment_bytes_max, index_interval_bytes=index_interval_bytes)
-        return PartitionLog.open(partition_dir, config, clock, disk=disk)
+        settings = TopicSettings(segment_bytes=segment_bytes_max, index_interval_bytes=index_interval_bytes)
+        return PartitionLog.open(partition_dir, settings, clock, disk=disk)
 
     return open_

@@ -12,11 +12,11 @@ from random import Random
 import pytest
 
 from headrace.clock import Clock
-from headrace.config import LogConfig
 from headrace.errors import HeadraceError, StorageError, TooManyOpenFiles
 from headrace.log.batch import encode_batch, read_header, split_batches
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
+from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import PowerLoss, SimulatedDisk
 
 SIZE_MAX = 1_000_000
@@ -34,8 +34,8 @@ class Story:
         self.disk = SimulatedDisk()
         self.directory = directory
         self.clock = clock
-        self.config = LogConfig(
-            segment_bytes_max=self.random.choice((1024, 2000, 4000)),
+        self.settings = TopicSettings(
+            segment_bytes=self.random.choice((1024, 2000, 4000)),
             index_interval_bytes=self.random.choice((1, 150, 1000)),
         )
         self.appended: list[bytes] = []
@@ -49,7 +49,7 @@ class Story:
         if self.random.random() < 0.5:
             self.disk.lose_power_after(self.random.randint(0, 60))
         try:
-            log = PartitionLog.open(self.directory, self.config, self.clock, disk=self.disk)
+            log = PartitionLog.open(self.directory, self.settings, self.clock, disk=self.disk)
             self.check(log)
             for _ in range(self.random.randint(0, STEPS_PER_LIFE_MAX)):
                 self.step(log, can_fail=can_fail)

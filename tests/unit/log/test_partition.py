@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.clock import Clock
-from headrace.config import LogConfig
 from headrace.errors import BatchTooLarge, CorruptBatch, OffsetOutOfRange, OutOfOrderSequence, PartitionClosed
 from headrace.log.batch import encode_batch, read_header, split_batches
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
 from headrace.log.timestamps import TimestampedOffset
+from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import SimulatedDisk
 
 MakeBatch = Callable[..., bytes]
@@ -252,9 +252,9 @@ def test_every_lookup_agrees_with_a_walk_over_all_batches(
     index_interval_bytes: int,
     reopen: bool,
 ) -> None:
-    config = LogConfig(segment_bytes_max=1024, index_interval_bytes=index_interval_bytes)
+    settings = TopicSettings(segment_bytes=1024, index_interval_bytes=index_interval_bytes)
     disk = SimulatedDisk()
-    log = PartitionLog.open(partition_dir, config, clock, disk=disk)
+    log = PartitionLog.open(partition_dir, settings, clock, disk=disk)
     times: list[int] = []
     ends: list[int] = []
     for batch_times, value_bytes in batches:
@@ -264,7 +264,7 @@ def test_every_lookup_agrees_with_a_walk_over_all_batches(
         ends += [len(times)]
     if reopen:
         log.close()
-        log = PartitionLog.open(partition_dir, config, clock, disk=disk)
+        log = PartitionLog.open(partition_dir, settings, clock, disk=disk)
     for offset in range(len(times)):
         first_end = next(end for end in ends if end > offset)
         limit = min(len(times), offset + 5)
@@ -284,8 +284,8 @@ def test_every_lookup_agrees_with_a_walk_over_all_batches(
 def test_reading_on_from_the_last_offset_gives_every_batch_once(
     clock: Clock, partition_dir: Path, batches: list[tuple[list[int], int]], size_bytes_max: int
 ) -> None:
-    config = LogConfig(segment_bytes_max=1024, index_interval_bytes=200)
-    log = PartitionLog.open(partition_dir, config, clock, disk=SimulatedDisk())
+    settings = TopicSettings(segment_bytes=1024, index_interval_bytes=200)
+    log = PartitionLog.open(partition_dir, settings, clock, disk=SimulatedDisk())
     for batch_times, value_bytes in batches:
         records = [Record(timestamp_ms=time, key=None, value=bytes(value_bytes)) for time in batch_times]
         log.append(encode_batch(records), size_bytes_max=SIZE_MAX)

@@ -8,11 +8,11 @@ from subprocess import run
 import pytest
 
 from headrace.clock import Clock
-from headrace.config import LogConfig
 from headrace.errors import CorruptBatch
 from headrace.log.batch import read_header, split_batches
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.partition import PartitionLog
+from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import SimulatedDisk
 
 MakeBatch = Callable[..., bytes]
@@ -288,7 +288,7 @@ def test_segments_after_a_torn_one_were_never_promised_and_go(
             crashed.close(crashed.open(partition_dir / name))
             crashed.overwrite(partition_dir / name, disk.content(partition_dir / name))
         crashed.overwrite(_segment(partition_dir), torn)
-        log = PartitionLog.open(partition_dir, log._config, log._clock, disk=crashed)
+        log = PartitionLog.open(partition_dir, log.settings, log._clock, disk=crashed)
         assert log.end_offset == (6 if len(torn) > _ends(first)[2] else 4)
         assert crashed.names(partition_dir) == ["00000000000000000000.log"]
         assert log.cut is not None
@@ -379,8 +379,8 @@ def test_the_command_that_the_error_names_gives_up_what_is_after_the_damage_and_
     tmp_path: Path, clock: Clock, make_batch: MakeBatch
 ) -> None:
     directory = tmp_path / "it's a directory" / "topic-0"
-    config = LogConfig(segment_bytes_max=1024)
-    log = PartitionLog.open(directory, config, clock)
+    settings = TopicSettings(segment_bytes=1024)
+    log = PartitionLog.open(directory, settings, clock)
     for _ in range(12):
         log.append(make_batch(2, value=b"x" * 80), size_bytes_max=SIZE_MAX)
     log.close()
@@ -390,10 +390,10 @@ def test_the_command_that_the_error_names_gives_up_what_is_after_the_damage_and_
     content[damaged : damaged + 100] = bytes(100)
     path.write_bytes(content)
     with pytest.raises(CorruptBatch, match=f"truncate -s {damaged} {path.name}") as refusal:
-        PartitionLog.open(directory, config, clock)
+        PartitionLog.open(directory, settings, clock)
     command = str(refusal.value).partition(" run: ")[2]
     run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)
-    log = PartitionLog.open(directory, config, clock)
+    log = PartitionLog.open(directory, settings, clock)
     assert (log.end_offset, log.cut) == (2, None)
     assert [name.name for name in directory.iterdir()] == [path.name]
     log.close()

@@ -5,10 +5,10 @@ from pathlib import Path
 from threading import Event, Thread
 
 from headrace.clock import Clock
-from headrace.config import LogConfig
 from headrace.errors import PartitionClosed
 from headrace.log.batch import read_header
 from headrace.log.partition import PartitionLog
+from headrace.log.topic_settings import TopicSettings
 
 MakeBatch = Callable[..., bytes]
 APPEND_COUNT = 2000
@@ -17,8 +17,8 @@ APPEND_COUNT = 2000
 def test_a_thread_may_sync_while_another_appends_rolls_and_reads(
     tmp_path: Path, clock: Clock, make_batch: MakeBatch
 ) -> None:
-    config = LogConfig(segment_bytes_max=10_000, index_interval_bytes=500)
-    log = PartitionLog.open(tmp_path / "topic-0", config, clock)
+    settings = TopicSettings(segment_bytes=10_000, index_interval_bytes=500)
+    log = PartitionLog.open(tmp_path / "topic-0", settings, clock)
     stop = Event()
     failures: list[BaseException] = []
     seen: list[int] = [0]
@@ -49,7 +49,7 @@ def test_a_thread_may_sync_while_another_appends_rolls_and_reads(
     assert sealed == segments[:-1]
     assert log.durable_offset == 2 * APPEND_COUNT
     log.close()
-    log = PartitionLog.open(tmp_path / "topic-0", config, clock)
+    log = PartitionLog.open(tmp_path / "topic-0", settings, clock)
     assert log.end_offset == 2 * APPEND_COUNT
     log.close()
 
@@ -57,7 +57,7 @@ def test_a_thread_may_sync_while_another_appends_rolls_and_reads(
 def test_closing_waits_for_a_sync_that_is_under_way(
     tmp_path: Path, clock: Clock, make_batch: MakeBatch
 ) -> None:
-    log = PartitionLog.open(tmp_path / "topic-0", LogConfig(), clock)
+    log = PartitionLog.open(tmp_path / "topic-0", TopicSettings(), clock)
     outcomes: list[str] = []
 
     def sync() -> None:
