@@ -137,6 +137,8 @@ class LogConfig:
     """A record with an older timestamp, by the broker's clock, is refused."""
     message_timestamp_after_max_ms: int = 1 * HOUR_MS
     """A record whose timestamp is further ahead of the broker's clock is refused."""
+    producer_id_expiration_ms: int = 1 * DAY_MS
+    """A producer that has written nothing to a partition for so long is forgotten there."""
 
     def __post_init__(self) -> None:
         _require(self.segment_bytes_max >= KIB, "segment_bytes_max must be at least 1024")
@@ -167,6 +169,7 @@ class LogConfig:
             min(self.message_timestamp_before_max_ms, self.message_timestamp_after_max_ms) >= 0,
             "message_timestamp_before_max_ms and message_timestamp_after_max_ms must be at least 0",
         )
+        _require(self.producer_id_expiration_ms >= 1, "producer_id_expiration_ms must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@
         │   └── TooManyOpenFiles no further file could be opened; nothing was written, nothing is lost
         ├── OutOfOrderSequence   a producer's batch does not follow the last one that it sent
         ├── InvalidProducerEpoch a newer instance of the producer has taken over
+        ├── InvalidTransactionState  a batch or a request does not fit the state of its transaction
+        ├── TransactionCoordinatorFenced  a newer instance of the transaction's coordinator has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
         ├── PipelineFailed       a pipeline was running and stopped on an error
@@ -112,6 +114,14 @@ class OutOfOrderSequence(FaultError):
 
 class InvalidProducerEpoch(FaultError):
     """A newer instance of the producer has taken over."""
+
+
+class InvalidTransactionState(FaultError):
+    """A batch or a request does not fit the state of its transaction."""
+
+
+class TransactionCoordinatorFenced(FaultError):
+    """A newer instance of the transaction's coordinator has taken over."""
 
 
 class ProtocolError(FaultError):

@@ -38,6 +38,12 @@ HEADER_BYTES: Final = 61
 LEADER_EPOCH: Final = 0
 """One broker leads every partition for ever, so there is one epoch."""
 
+NO_SEQUENCE: Final = -1
+TRANSACTIONAL: Final = 0x10
+"""The attribute of a batch that is part of a transaction."""
+CONTROL: Final = 0x20
+"""The attribute of a batch that a broker writes about others."""
+
 RECORD_BYTES_MIN: Final = 7
 """A record of which every field is empty: six numbers of one byte each, and the attributes."""
 COMPRESSED_RECORD_COUNT_MAX: Final = 10_000_000
@@ -58,8 +64,6 @@ _SIGNED_FROM: Final = 21
 _SEQUENCE_COUNT: Final = 2**31
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _CODEC_MASK: Final = 0x07
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
 
 
 class BatchHeader(NamedTuple):
@@ -105,12 +109,12 @@ class BatchHeader(NamedTuple):
     @property
     def is_transactional(self) -> bool:
         """Whether the batch is part of a transaction."""
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
         """Whether the batch is a transaction's marker, which only a broker writes."""
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
     @property
     def codec(self) -> str:
@@ -193,6 +197,8 @@ def _check_new(header: BatchHeader) -> None:
         )
     if header.is_control:
         raise CorruptBatch("a batch is marked as a control batch, which only a broker may write")
+    if header.is_transactional and not header.is_idempotent:
+        raise CorruptBatch("a batch is part of a transaction but has no producer id")
     if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise CorruptBatch(
             f"a batch of producer {header.producer_id} has epoch {header.producer_epoch} and "

@@ -18,14 +18,16 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
+from headrace.config import DAY_MS
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
-from headrace.log.batch import place, split_batches, with_base_offset
+from headrace.log.batch import Batch, place, read_header, split_batches, with_base_offset
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
 from headrace.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
+from headrace.log.marker import Marker, encode_marker
 from headrace.log.open_files import OpenFiles
-from headrace.log.producers import Duplicate, ProducerStates
+from headrace.log.producers import Duplicate, ProducerStates, apply_batch
 from headrace.log.recovery import Recovery
 from headrace.log.segment import Segment
 from headrace.log.timestamps import TimestampedOffset, first_record_since
@@ -34,10 +36,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.clock import Clock
-    from headrace.log.batch import Batch
     from headrace.log.disk import Buffer, Disk
+    from headrace.log.producers import ProducerInfo
     from headrace.log.recovery import CutTail
     from headrace.log.topic_settings import TopicSettings
+    from headrace.log.transaction_index import AbortedTransaction
 
 logger: Final = logging.getLogger(__name__)
 
@@ -58,7 +61,7 @@ class PartitionLog:
     Used from one thread, the event loop, but for `sync`, which may run in another at the same time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # What a store shares among its partitions comes one by one.
         self,
         directory: Path,
         settings: TopicSettings,
@@ -68,6 +71,7 @@ class PartitionLog:
         files: OpenFiles,
         fail_stop: FailStop,
         recovery_point: int,
+        producer_expiration_ms: int,
     ) -> None:
         self.directory = directory
         self._settings = settings
@@ -75,9 +79,15 @@ class PartitionLog:
         self._disk = disk
         self._files = files
         self._fail_stop = fail_stop
-        self._producers = ProducerStates()
+        self._producers = ProducerStates(expiration_s=producer_expiration_ms / 1000)
         recovered = Recovery(
-            directory, settings, self._producers, disk=disk, files=files, recovery_point=recovery_point
+            directory,
+            settings,
+            self._producers,
+            disk=disk,
+            files=files,
+            recovery_point=recovery_point,
+            now_s=clock.monotonic_s(),
         ).run()
         self.cut: CutTail | None = recovered.cut
         self._segments = recovered.segments
@@ -98,6 +108,7 @@ class PartitionLog:
         *,
         disk: Disk = SYSTEM_DISK,
         fail_stop: FailStop | None = None,
+        producer_expiration_ms: int = DAY_MS,
     ) -> PartitionLog:
         """Open a partition, making it when it is missing, and recover what a crash has left."""
         try:
@@ -107,14 +118,20 @@ class PartitionLog:
         files = OpenFiles(disk)
         try:
             return cls.open_existing(
-                directory, settings, clock, disk=disk, files=files, fail_stop=fail_stop or FailStop()
+                directory,
+                settings,
+                clock,
+                disk=disk,
+                files=files,
+                fail_stop=fail_stop or FailStop(),
+                producer_expiration_ms=producer_expiration_ms,
             )
         except BaseException:
             files.close_all()
             raise
 
     @classmethod
-    def open_existing(
+    def open_existing(  # noqa: PLR0913  # As above.
         cls,
         directory: Path,
         settings: TopicSettings,
@@ -124,6 +141,7 @@ class PartitionLog:
         files: OpenFiles,
         fail_stop: FailStop,
         recovery_point: int = 0,
+        producer_expiration_ms: int = DAY_MS,
     ) -> PartitionLog:
         """Open a partition whose directory is there and durable, and recover what a crash has left.
 
@@ -138,6 +156,7 @@ class PartitionLog:
                 files=files,
                 fail_stop=fail_stop,
                 recovery_point=recovery_point,
+                producer_expiration_ms=producer_expiration_ms,
             )
         except OSError as error:
             raise storage_error(f"opening the partition in {directory}", error) from error
@@ -182,8 +201,10 @@ class PartitionLog:
     def append(self, records: bytes | memoryview, *, size_bytes_max: int) -> Appended:
         """Check batches, give them the next offsets and write them, without waiting for the disk.
 
-        Raises CorruptBatch, BatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, PartitionClosed or, when
-        the disk fails or has failed, StorageError.
+        The first transactional batch of a producer opens its transaction in this partition.
+
+        Raises CorruptBatch, BatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
+        PartitionClosed or, when the disk fails or has failed, StorageError.
         """
         self._require_open()
         self._fail_stop.check()
@@ -200,6 +221,50 @@ class PartitionLog:
         base_offset = self._end_offset
         self._write(batches)
         return Appended(base_offset=base_offset, last_offset=self._end_offset - 1, append_time_ms=now_ms)
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, *, commits: bool, coordinator_epoch: int = 0
+    ) -> Appended:
+        """Write the control batch that ends the producer's transaction, without waiting for the disk.
+
+        When no transaction is open, the marker is written all the same: its epoch counts.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced, PartitionClosed or, when the disk fails or
+        has failed, StorageError.
+        """
+        self._require_open()
+        self._fail_stop.check()
+        self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch)
+        marker = Marker(commits=commits, coordinator_epoch=coordinator_epoch)
+        now_ms = self._clock.now_ms()
+        data = memoryview(
+            encode_marker(marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=now_ms)
+        )
+        offset = self._end_offset
+        self._write([Batch(read_header(data), data)], marker)
+        return Appended(base_offset=offset, last_offset=offset, append_time_ms=now_ms)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """The offset below which no transaction is open, nor has ended above the high watermark."""
+        return self._producers.transactions.last_stable_offset(high_watermark)
+
+    def aborted_transactions(self, from_offset: int, below_offset: int) -> list[AbortedTransaction]:
+        """Those aborted transactions that overlap a range of offsets, in the order of their markers."""
+        self._require_open()
+        found: list[AbortedTransaction] = []
+        number = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
+        for segment in self._segments[number:]:
+            if segment.transaction_index.collect(from_offset, below_offset, found):
+                break
+        return found
+
+    def open_transaction_of(self, producer_id: int) -> int | None:
+        """The first offset of the producer's open transaction."""
+        return self._producers.transactions.first_offset_of(producer_id)
+
+    def producers(self) -> list[ProducerInfo]:
+        """The producers that this partition knows, the one that wrote longest ago first."""
+        return self._producers.infos(self._clock.monotonic_s())
 
     def read(self, offset: int, *, size_bytes_max: int, below_offset: int | None = None) -> bytes:
         """Whole batches, the first of them the one that has the offset; empty at the end of the log.
@@ -282,7 +347,7 @@ class PartitionLog:
         outcome = self._producers.check(batches[0].header)
         return outcome if isinstance(outcome, Duplicate) else None
 
-    def _write(self, batches: list[Batch]) -> None:
+    def _write(self, batches: list[Batch], marker: Marker | None = None) -> None:
         offset = self._end_offset
         headers = []
         buffers: list[Buffer] = []
@@ -299,8 +364,10 @@ class PartitionLog:
             segment.append(headers, buffers)
         except OSError as error:
             raise self._fail_stop.fail(f"appending to {segment.path}", error) from error
+        now_s = self._clock.monotonic_s()
         for header in headers:
-            self._producers.apply(header)
+            if header.is_idempotent:
+                apply_batch(self._producers, segment.transaction_index, header, marker, now_s=now_s)
         self._end_offset = offset
 
     def _segment_for(self, size_bytes: int, next_offset: int) -> Segment:

@@ -39,6 +39,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import CorruptBatch
 from headrace.log.batch import HEADER_BYTES
 from headrace.log.durable_file import TEMPORARY_NAME
+from headrace.log.marker import decode_marker
+from headrace.log.producers import apply_batch
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_place
 from headrace.log.segment import Segment
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from headrace.log.batch import BatchHeader
     from headrace.log.disk import Disk
     from headrace.log.open_files import OpenFiles
     from headrace.log.producers import ProducerStates
@@ -100,6 +103,7 @@ class Recovery:
         disk: Disk,
         files: OpenFiles,
         recovery_point: int,
+        now_s: float,
     ) -> None:
         """Everything below the recovery point, an offset, is known to be durable."""
         self._directory = directory
@@ -107,6 +111,7 @@ class Recovery:
         self._disk = disk
         self._files = files
         self._recovery_point = recovery_point
+        self._now_s = now_s
         self._producers = producers
         self._names: set[str] = set()
 
@@ -116,7 +121,7 @@ class Recovery:
         self._unlink(TEMPORARY_NAME)
         bases = sorted(int(match[1]) for name in self._names if (match := _LOG_NAME.fullmatch(name)))
         # The last segment is written again, so it is not sealed any more.
-        self._unlink(*(name for base in bases[-1:] for name in _index_names(base)))
+        self._unlink(*(name for base in bases[-1:] for name in _companion_names(base)))
         recovered = self._check(bases)
         for segment in recovered.segments[:-1]:
             if not segment.is_sealed:
@@ -158,9 +163,9 @@ class Recovery:
             try:
                 header = scanner.header_at(position)
                 check_place(header, next_offset, gaps=True)
+                self._learn(segment, header, scanner, position)
             except CorruptBatch as error:
                 raise _beyond_repair(segment, _Damage(position, next_offset, str(error)), later) from error
-            self._producers.apply(header)
             next_offset = header.last_offset + 1
             position += header.size_bytes
         segment.adopt_sealed(size_bytes=size_bytes, next_offset=next_offset)
@@ -177,17 +182,24 @@ class Recovery:
             try:
                 header = scanner.checked_header_at(position)
                 check_place(header, next_offset, gaps=gaps)
+                self._learn(segment, header, scanner, position)
             except CorruptBatch as error:
                 damage = _Damage(position, next_offset, str(error))
                 break
             segment.index.add(header, position)
-            self._producers.apply(header)
             next_offset = header.last_offset + 1
             position += header.size_bytes
             if next_offset <= self._recovery_point:
                 durable_bytes = position
         segment.adopt(size_bytes=position, next_offset=next_offset, durable_bytes=durable_bytes)
         return damage
+
+    def _learn(self, segment: Segment, header: BatchHeader, scanner: FileScanner, position: int) -> None:
+        """Learn the producer's state, and how its transaction ended."""
+        marker = None
+        if header.is_control:
+            marker = decode_marker(header, scanner.bytes_at(position, header.size_bytes))
+        apply_batch(self._producers, segment.transaction_index, header, marker, now_s=self._now_s)
 
     def _missing_end(self, segment: Segment, later: list[int], last_sealed: int) -> CutTail | None:
         """Compare where a segment ends with where the next begins."""
@@ -239,7 +251,7 @@ class Recovery:
             segment = self._segment(base)
             dropped_bytes += self._disk.size_bytes(segment.open())
             segment.close()
-            self._unlink(segment.path.name, *_index_names(base))
+            self._unlink(segment.path.name, *_companion_names(base))
         return dropped_bytes
 
     def _unlink(self, *names: str) -> None:
@@ -268,6 +280,10 @@ def _is_batch(scanner: FileScanner, position: int, above_offset: int) -> bool:
 
 def _index_names(base_offset: int) -> tuple[str, str]:
     return f"{base_offset:020d}.index", f"{base_offset:020d}.timeindex"
+
+
+def _companion_names(base_offset: int) -> tuple[str, ...]:
+    return *_index_names(base_offset), f"{base_offset:020d}.txnindex"
 
 
 def _beyond_repair(segment: Segment, damage: _Damage, later: list[int]) -> CorruptBatch:

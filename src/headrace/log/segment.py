@@ -3,6 +3,7 @@
     00000000000000000000.log         the batches; the name is the base offset
     00000000000000000000.index       written when the segment is sealed
     00000000000000000000.timeindex   written when the segment is sealed
+    00000000000000000000.txnindex    written when the segment is sealed (see transaction_index.py)
 
 A segment is active while it is the last, rolled once another has begun after it, and sealed when its batches
 have been synced *and then* its index files written and synced. So whoever finds a `.index` knows that the
@@ -21,6 +22,7 @@ from headrace.errors import CorruptBatch
 from headrace.log.durable_file import read_whole, write_durably
 from headrace.log.index import SegmentIndex
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
+from headrace.log.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +62,7 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self._index: SegmentIndex | None = SegmentIndex(base_offset, index_interval_bytes)
         self._index_is_loaded = False
+        self.transaction_index = TransactionIndex()
         self._file: int | None = None
         self._synced_bytes = 0
         self._boundaries: dict[int, int] = {}
@@ -143,6 +146,8 @@ class Segment:
     def write_indexes(self) -> None:
         """Seal a rolled segment that has been synced."""
         times, offsets = self.index.encode_times(), self.index.encode_offsets()
+        transactions = self.transaction_index.encode()
+        write_durably(self._disk, segment_path(self._directory, self.base_offset, "txnindex"), transactions)
         write_durably(self._disk, segment_path(self._directory, self.base_offset, "timeindex"), times)
         write_durably(self._disk, segment_path(self._directory, self.base_offset, "index"), offsets)
         self.is_sealed = True

@@ -61,6 +61,7 @@ class LogStore:
         new_id: Callable[[], UUID],
     ) -> None:
         self.data_dir = data_dir
+        self._config = config
         self._defaults = TopicSettings.of_broker(config)
         self._clock = clock
         self._disk = disk
@@ -244,6 +245,7 @@ class LogStore:
                 files=self._files,
                 fail_stop=self._fail_stop,
                 recovery_point=self._recovery_points.of(manifest.topic_id, number),
+                producer_expiration_ms=self._config.producer_id_expiration_ms,
             )
             for number, name in enumerate(manifest.directory_names)
         )

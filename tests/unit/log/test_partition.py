@@ -108,6 +108,7 @@ def test_a_segment_that_would_grow_too_large_is_followed_by_another(
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
+        "00000000000000000000.txnindex",
         "00000000000000000004.log",
     ]
     assert _offsets(log.read(3, size_bytes_max=SIZE_MAX)) == [(2, 3)]

@@ -112,3 +112,15 @@ def test_a_producer_that_retries_is_written_once_and_in_order(
         next_sequence[producer_id] += count
     for producer_id, sent in next_sequence.items():
         assert [sequence for owner, sequence in log if owner == producer_id] == list(range(sent))
+
+
+def test_a_producer_with_an_open_transaction_is_never_forgotten() -> None:
+    states = ProducerStates(producer_count_max=2)
+    transactional = _header(0, producer_id=1)
+    states.apply(transactional._replace(attributes=0x10))
+    for producer_id in range(2, 20):
+        states.apply(_header(0, producer_id=producer_id))
+    assert sorted(info.producer_id for info in states.infos()) == [1, 19]
+    for producer_id in range(20, 25):
+        states.apply(_header(0, producer_id=producer_id)._replace(attributes=0x10))
+    assert sorted(info.producer_id for info in states.infos()) == [1, 20, 21, 22, 23, 24]

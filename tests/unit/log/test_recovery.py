@@ -59,6 +59,7 @@ def sealed_segment(
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
+        "00000000000000000000.txnindex",
         "00000000000000000008.log",
     ]
     return disk.content(_segment(partition_dir))

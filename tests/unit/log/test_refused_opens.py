@@ -20,7 +20,7 @@ MakeBatch = Callable[..., bytes]
 OpenStore = Callable[[], LogStore]
 SIZE_MAX = 1_000_000
 DATA_DIR = Path("/home/somebody/.headrace")
-CALLS_MAX = 20
+CALLS_MAX = 40
 opening = pytest.mark.parametrize("operation", ["open", "names", "sync_directory"])
 
 
