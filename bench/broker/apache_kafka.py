@@ -96,6 +96,8 @@ class ApacheKafka:
         self._home: Path | None = None
         self._port = 0
         self.jars: list[Path] = []
+        self.start_s = 0.0
+        """How long it took from the start of the process until it served."""
 
     def __enter__(self) -> Self:
         self.start()
@@ -188,13 +190,15 @@ class ApacheKafka:
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
     def _wait_until_started(self, output_path: Path) -> None:
-        process, end = self._running(), time.monotonic() + START_S_MAX
+        process, begin = self._running(), time.monotonic()
+        end = begin + START_S_MAX
         while "Kafka Server started" not in (output := output_path.read_text(errors="replace")):
             if process.poll() is not None:
                 raise ChildFailed(f"Apache Kafka ended with {process.returncode}: {_last_lines(output)}")
             if time.monotonic() > end:
                 raise ChildFailed(f"Apache Kafka did not start in {START_S_MAX:.0f} s: {_last_lines(output)}")
             time.sleep(0.05)
+        self.start_s = time.monotonic() - begin
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
