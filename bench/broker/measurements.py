@@ -68,7 +68,14 @@ def measure(server: Server, java_tool: Tool, scale: Scale, show: Callable[[str],
         for partition_count in PARTITION_COUNTS:
             for record_bytes in SIZES:
                 label = f"{record_bytes} B, {_partitions(partition_count)}"
-                results |= _throughput(server, java_tool, label, partition_count, record_bytes, scale)
+                results |= _throughput(
+                    server,
+                    java_tool,
+                    label,
+                    partition_count=partition_count,
+                    record_bytes=record_bytes,
+                    scale=scale,
+                )
                 show(label)
         topic = _create_topic(server.bootstrap, 1)
         for count in CONNECTION_COUNTS:
@@ -95,7 +102,7 @@ def _partitions(count: int) -> str:
 
 
 def _throughput(
-    server: Server, java_tool: Tool, label: str, partition_count: int, record_bytes: int, scale: Scale
+    server: Server, java_tool: Tool, label: str, *, partition_count: int, record_bytes: int, scale: Scale
 ) -> Results:
     count = scale.records(record_bytes)
     results = {}

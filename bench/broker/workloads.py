@@ -27,8 +27,6 @@ QUEUE_MESSAGES: Final = 200_000
 CONSUME_COUNT: Final = 10_000
 QUEUED_MESSAGES: Final = 1_000_000
 """With librdkafka's default it pauses for a second each time it has fetched 100,000 records ahead."""
-QUEUED_MESSAGES: Final = 1_000_000
-"""With librdkafka's default it pauses for a second each time it has fetched 100,000 records ahead."""
 
 
 def produce(bootstrap: str, topic: str, record_count: int, record_bytes: int) -> dict[str, float]:

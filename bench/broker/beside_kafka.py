@@ -1,7 +1,7 @@
 """The broker beside Apache Kafka 4.3.1: throughput, single requests, memory, start-up.
 
-    python bench/broker_beside_kafka.py              # 3 rounds, about 15 minutes
-    python bench/broker_beside_kafka.py --rounds 1 --share 0.1
+    python bench/broker/beside_kafka.py              # 3 rounds, about 15 minutes
+    python bench/broker/beside_kafka.py --rounds 1 --share 0.1
 
 Each round starts three brokers one after the other, each alone on the machine and on an empty directory:
 Kafka with its default settings (1 GiB of heap, as its start script has it), ours with durability `sync` (its
@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from broker.apache_kafka import ApacheKafka, run_java, server_jars
-from broker.headrace_server import HeadraceServer
-from broker.measurements import Results, Scale, Server, measure, median
+from apache_kafka import ApacheKafka, run_java, server_jars
+from headrace_server import HeadraceServer
+from measurements import Results, Scale, Server, measure, median
 
 KAFKA = "Kafka"
 SYNC = "ours, sync"
