@@ -11,8 +11,9 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+Part = TypeVar("Part")
 Response = TypeVar("Response")
 
 
@@ -39,6 +40,12 @@ class Pending(Generic[Response]):
         """Whether the response is there."""
         return self._response is not None
 
+    @property
+    def response(self) -> Response:
+        """The response, which must be there."""
+        assert self._response is not None
+        return self._response
+
     def resolve(self, response: Response) -> None:
         """Give the response. The first one counts: a wait that ends twice has been answered already."""
         if self._response is not None:
@@ -58,3 +65,28 @@ class Pending(Generic[Response]):
         self._callback = None
         if self.on_abandoned is not None and self._response is None:
             self.on_abandoned()
+
+
+def when_all(
+    outcomes: Sequence[Part | Pending[Part]], combine: Callable[[tuple[Part, ...]], Response]
+) -> Response | Pending[Response]:
+    """Combine the parts of a response, now if all are there, or else when the last one comes."""
+    missing = [outcome for outcome in outcomes if isinstance(outcome, Pending) and not outcome.is_resolved]
+    if not missing:
+        return combine(_parts(outcomes))
+    pending: Pending[Response] = Pending()
+    remaining = len(missing)
+
+    def on_part(_part: Part) -> None:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == 0:
+            pending.resolve(combine(_parts(outcomes)))
+
+    for outcome in missing:
+        outcome.then(on_part)
+    return pending
+
+
+def _parts(outcomes: Sequence[Part | Pending[Part]]) -> tuple[Part, ...]:
+    return tuple(outcome.response if isinstance(outcome, Pending) else outcome for outcome in outcomes)

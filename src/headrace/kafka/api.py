@@ -26,6 +26,7 @@ from headrace.kafka.handlers.groups import (
     handle_sync_group,
 )
 from headrace.kafka.handlers.init_producer_id import handle_init_producer_id
+from headrace.kafka.handlers.internal_topic import needing
 from headrace.kafka.handlers.leader_epoch import handle_offset_for_leader_epoch
 from headrace.kafka.handlers.list_offsets import handle_list_offsets
 from headrace.kafka.handlers.metadata import handle_metadata
@@ -53,6 +54,7 @@ from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from headrace.kafka.messages.produce import ProduceRequest
 from headrace.kafka.messages.sync_group import SyncGroupRequest
+from headrace.kafka.services import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +90,7 @@ _ALL: Final = (
     Api(1, 4, 18, FetchRequest, handle_fetch),
     Api(2, 1, 11, ListOffsetsRequest, handle_list_offsets),
     Api(3, 0, 13, MetadataRequest, handle_metadata),
-    Api(8, 2, 10, OffsetCommitRequest, handle_offset_commit),
+    Api(8, 2, 10, OffsetCommitRequest, needing(OFFSETS_TOPIC, handle_offset_commit)),
     Api(9, 1, 10, OffsetFetchRequest, handle_offset_fetch),
     Api(10, 0, 6, FindCoordinatorRequest, handle_find_coordinator),
     Api(11, 0, 9, JoinGroupRequest, handle_join_group),

@@ -4,8 +4,7 @@
                                                                      -> parked fetches look again
 
 While a sync runs, further appends gather; they all go into the next one. So the busier the broker, the
-more acknowledgements each fdatasync pays for, and appends never make the event loop wait for the disk. (What
-happens seldom does: creating and deleting a topic, reserving the next block of producer ids.)
+more acknowledgements each fdatasync pays for, and appends never make the event loop wait for the disk.
 
 With durability `os` an append counts as durable at once, as in Kafka: nothing waits, nothing is synced.
 

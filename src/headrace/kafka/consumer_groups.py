@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.errors import StorageError
 from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, GroupLimits
 from headrace.kafka.groups.offsets import (
     OffsetCommitted,
@@ -136,7 +137,10 @@ class ConsumerGroups:
         self._timers.clear()
 
     def _log(self) -> PartitionLog:
-        topic = self._store.topics.get(OFFSETS_TOPIC) or self._store.create_topic(OFFSETS_TOPIC, 1)
+        topic = self._store.topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            # Handlers that write are called after it has been created (see handlers/internal_topic.py).
+            raise StorageError(f"topic {OFFSETS_TOPIC} could not be created; see the broker's log")
         return topic.partitions[0]
 
     def _recover(self) -> None:

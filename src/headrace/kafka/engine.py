@@ -1,8 +1,8 @@
 """The broker without sockets and threads: its parts, wired together, and the connections that use them.
 
 Whatever takes time is asked of others: the event loop makes calls later, `start_sync` has partitions synced
-elsewhere. So the same engine runs on a network with a sync thread (`server.py`), and in a simulation where
-time, disk, network and threads are all played.
+elsewhere, and `submit` has topics changed there. So the same engine runs on a network with threads for the
+disk (`server.py`), and in a simulation where time, disk, network and threads are all played.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from headrace.kafka.budget import InFlightBudget
 from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.services import Services
+from headrace.kafka.topic_changes import TopicChanges
 from headrace.kafka.watchers import Watchers
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.kafka.client_connection import EventLoop
     from headrace.kafka.commit import StartSync
     from headrace.kafka.services import Timer
+    from headrace.kafka.topic_changes import Submit
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
 
@@ -47,9 +50,13 @@ class Engine:
         loop: EventLoop,
         *,
         start_sync: StartSync,
+        submit: Submit,
         new_id: Callable[[], UUID] = uuid4,
     ) -> None:
-        """`start_sync` has partitions synced, and `synced` is called on the event loop's thread after it."""
+        """`start_sync` has partitions synced, and `synced` is called on the event loop's thread after it.
+
+        `submit` has other work done that waits for the disk, one piece after the other.
+        """
         self.connections: set[ClientConnection] = set()
         self._config = config
         self._loop = loop
@@ -66,12 +73,15 @@ class Engine:
             commit=commit,
             watchers=watchers,
             groups=ConsumerGroups(config, store, clock, loop, commit),
+            topics=TopicChanges(store, submit, commit.fail),
+            producer_ids=ProducerIds(store, submit, commit.fail),
             new_id=new_id,
         )
         self._budget = InFlightBudget(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
 
     def start(self) -> None:
         """Begin with what is done from time to time."""
+        self.services.producer_ids.reserve_ahead()
         self._sweep()
 
     def stop(self) -> None:

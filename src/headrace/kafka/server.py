@@ -1,7 +1,7 @@
 """The broker on the network: an asyncio server that feeds connections and sends their answers.
 
-Everything here runs on the event loop's thread, but for the syncs, which have their own. This is the only
-module of the package that opens sockets.
+Everything here runs on the event loop's thread, but for the syncs and the changes of topics, which have
+threads of their own. This is the only module of the package that opens sockets.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.config import Address
 from headrace.errors import ConfigError
+from headrace.kafka.disk_thread import DiskThread
 from headrace.kafka.engine import Engine
 from headrace.kafka.sync_thread import SyncThread
 
@@ -42,12 +43,21 @@ class KafkaServer:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._sync_thread = SyncThread(self._on_synced)
-        self._engine = Engine(self._config, self._store, self._clock, loop, start_sync=self._sync_thread.sync)
+        self._disk_thread = DiskThread(loop.call_soon_threadsafe)
+        self._engine = Engine(
+            self._config,
+            self._store,
+            self._clock,
+            loop,
+            start_sync=self._sync_thread.sync,
+            submit=self._disk_thread.submit,
+        )
         listener = _listen(self._config.listen)
         self._server = await loop.create_server(
             self._engine.new_connection, sock=listener, backlog=LISTEN_BACKLOG
         )
         self._sync_thread.start()
+        self._disk_thread.start()
         self._engine.start()
         host, port, *_ = listener.getsockname()
         return Address(host, port)
@@ -58,8 +68,11 @@ class KafkaServer:
             return
         self._server.close()
         self._engine.stop()
+        # A thread's last words have been scheduled when it ends; they run before what is scheduled then, and
+        # what the first one's say may be work for the second.
+        self._disk_thread.stop()
+        await asyncio.sleep(0)
         self._sync_thread.stop()
-        # The thread's last words have been scheduled; they run before what is scheduled now.
         await asyncio.sleep(0)
         connections = self._engine.connections
         closing = [connection.close() for connection in tuple(connections)]

@@ -6,14 +6,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
+from headrace.config import MIB
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from headrace.clock import Clock
     from headrace.config import Address, BrokerConfig
     from headrace.kafka.commit import GroupCommit
     from headrace.kafka.consumer_groups import ConsumerGroups
+    from headrace.kafka.producer_ids import ProducerIds
+    from headrace.kafka.topic_changes import TopicChanges
     from headrace.kafka.watchers import Watchers
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
@@ -22,7 +26,10 @@ if TYPE_CHECKING:
 NODE_ID: Final = 1
 """There is one broker, and this is its number."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
+INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
+    OFFSETS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)}
+}
+"""The topics that only the broker writes, and the settings that they are created with."""
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that did not have to say who it is."""
 
@@ -54,6 +61,8 @@ class Services:
     commit: GroupCommit
     watchers: Watchers
     groups: ConsumerGroups
+    topics: TopicChanges
+    producer_ids: ProducerIds
     new_id: Callable[[], UUID] = uuid4
     """Makes ids that nobody else has, such as those of group members."""
     names_by_id: dict[UUID, str] = field(default_factory=dict)

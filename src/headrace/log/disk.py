@@ -93,6 +93,13 @@ class Disk(Protocol):
         """Give a file another name, in place of whatever had it."""
         ...
 
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename within a directory, and return once that would survive a loss of power.
+
+        After OpenRefused, nothing has been renamed.
+        """
+        ...
+
     def unlink(self, path: Path) -> None:
         """Remove a file."""
         ...
@@ -192,6 +199,16 @@ class SystemDisk:
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, in place of whatever had it."""
         source.replace(target)
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename within a directory, and return once that would survive a loss of power."""
+        with _opening():
+            directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            source.replace(target)
+            os.fsync(directory)
+        finally:
+            os.close(directory)
 
     def unlink(self, path: Path) -> None:
         """Remove a file."""

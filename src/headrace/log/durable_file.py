@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from headrace.log.disk import Disk
 
 TEMPORARY_NAME: Final = ".unfinished"
-"""One name per directory suffices: a directory has one writer at a time."""
+"""One name per directory suffices where a directory has one writer at a time."""
 
 
-def write_durably(disk: Disk, path: Path, content: bytes) -> None:
-    """Write a file so that, once this returns, it survives a loss of power."""
-    temporary = path.parent / TEMPORARY_NAME
+def write_durably(disk: Disk, path: Path, content: bytes, *, temporary_name: str = TEMPORARY_NAME) -> None:
+    """Write a file so that, once this returns, it survives a loss of power.
+
+    After OpenRefused, it is as before. Writers that share a directory and may meet need temporary names of
+    their own.
+    """
+    temporary = path.parent / temporary_name
     file = disk.open(temporary)
     try:
         disk.truncate(file, 0)
@@ -23,8 +27,7 @@ def write_durably(disk: Disk, path: Path, content: bytes) -> None:
         disk.sync_file(file)
     finally:
         disk.close(file)
-    disk.rename(temporary, path)
-    disk.sync_directory(path.parent)
+    disk.replace(temporary, path)
 
 
 def make_directory_durably(disk: Disk, path: Path) -> None:

@@ -328,14 +328,16 @@ class PartitionLog:
 
     def close(self, *, sync: bool = True) -> None:
         """Sync what is not yet durable, unless the disk has failed, and close the files."""
-        if self._is_closed:
-            return
-        if sync and self._fail_stop.failed is None:
+        if sync and not self._is_closed and self._fail_stop.failed is None:
             self.sync()
+        self.retire()
+        for segment in self._segments:
+            segment.close()
+
+    def retire(self) -> None:
+        """Refuse all further calls, once a sync that is running has ended. May be called on any thread."""
         with self._sync_lock:
             self._is_closed = True
-            for segment in self._segments:
-                segment.close()
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -3,35 +3,42 @@
     lock                     held by the process that has the directory open; holds its pid
     meta.json                cluster id, producer ids
     recovery-points.json     up to where each partition is known to be durable
-    topics/<topic>.json      a topic's manifest
-    topics/<topic id>.gone   the manifest of a topic that is being deleted
-    log/<topic>-<number>/    a partition's segments
+    topics/, log/            see topic_files.py
 
-The manifest is what makes a topic. Creating one makes the partitions' directories first and the manifest
-last; deleting one renames the manifest first and removes the directories after. When a crash comes between,
-the next start goes on with it; when file descriptors are wanting, the next call for that topic does.
-Directories without a manifest are never touched: an empty one is taken over when its topic is created, one
-with files in it is an error.
+Topics are created, changed and deleted in two steps, the one that waits for the disk on another thread (see
+change.py). A topic is there, as it was or as it is now, or it is not: nobody sees one that is half made, and
+one that is being deleted is gone from the moment at which its deletion begins. When file descriptors are
+wanting, a deletion stops where it is, and the next call for that topic goes on with it.
 """
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from dataclasses import replace
+from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID, uuid4
 
 from headrace.config import check_topic_name
-from headrace.errors import ConfigError, DataDirectoryInUse, StorageError, TopicExists, UnknownTopic
-from headrace.log.disk import SYSTEM_DISK, OpenRefused
-from headrace.log.durable_file import TEMPORARY_NAME, make_directory_durably, read_whole, write_durably
+from headrace.errors import (
+    ConfigError,
+    DataDirectoryInUse,
+    StorageError,
+    TopicExists,
+    UnknownTopic,
+    UsageError,
+)
+from headrace.log.change import Change
+from headrace.log.disk import SYSTEM_DISK
+from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
 from headrace.log.identity import Identity
 from headrace.log.open_files import OpenFiles
 from headrace.log.partition import PartitionLog
 from headrace.log.recovery_points import RecoveryPoints
-from headrace.log.topic import Manifest, Topic, decode_manifest, encode_manifest
+from headrace.log.topic import Manifest, Topic
+from headrace.log.topic_files import TopicFiles
 from headrace.log.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
@@ -44,12 +51,15 @@ if TYPE_CHECKING:
     from headrace.log.recovery import CutTail
 
 PID_BYTES_MAX: Final = 20
-MANIFEST_SUFFIX: Final = ".json"
-GONE_SUFFIX: Final = ".gone"
+
+Result = TypeVar("Result")
 
 
 class LogStore:
-    """The topics of a data directory, open in this process alone. Used from one thread, the event loop."""
+    """The topics of a data directory, open in this process alone.
+
+    Used from one thread, the event loop, but for `Change.run`, which may run in another.
+    """
 
     def __init__(
         self,
@@ -68,9 +78,15 @@ class LogStore:
         self._new_id = new_id
         self._fail_stop = FailStop()
         self._files = OpenFiles(disk)
+        self._topic_files = TopicFiles(data_dir, disk)
         self._topics: dict[str, Topic] = {}
-        self._being_deleted: dict[str, Path] = {}
-        """By name, the renamed manifests of topics whose deletion could not be finished yet."""
+        self._partition_count = 0
+        self._changing: dict[str, int] = {}
+        """The topics that are being changed, with the number of partitions that this will add."""
+        self._creating: set[str] = set()
+        self._being_deleted: dict[str, _Deletion] = {}
+        """By name, the topics whose files may not all be gone yet."""
+        self._changes_lock = Lock()
         self._lock: int | None = None
         self._identity: Identity
         self._recovery_points: RecoveryPoints
@@ -103,6 +119,16 @@ class LogStore:
         return MappingProxyType(self._topics)
 
     @property
+    def topic_count(self) -> int:
+        """How many topics there are, those that are being created included."""
+        return len(self._topics) + len(self._creating)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions there are, those that are being created included."""
+        return self._partition_count + sum(self._changing.values())
+
+    @property
     def failed(self) -> StorageError | None:
         """The first failed write or sync; no write is taken after it."""
         return self._fail_stop.failed
@@ -118,50 +144,148 @@ class LogStore:
         return [partition.cut for partition in self._partitions() if partition.cut is not None]
 
     def allocate_producer_ids(self, count: int) -> range:
-        """Ids for idempotent producers; none is ever given twice, not even after a crash."""
-        self._fail_stop.check()
-        try:
-            return self._identity.allocate_producer_ids(count)
-        except OSError as error:
-            raise self._fail_stop.fail("reserving producer ids", error) from error
+        """Ids for idempotent producers; none is ever given twice, not even after a crash.
 
-    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> Topic:
-        """Make a topic: a crash before this returns leaves all of it or nothing, one after it all."""
+        Waits for the disk when no block is reserved: see `take_producer_ids` for a loop that may not.
+        """
+        self._fail_stop.check()
+        while (taken := self._identity.take(count)) is None:
+            self._at_once(self.begin_producer_id_block(count))
+        return taken
+
+    def take_producer_ids(self, count: int) -> range | None:
+        """The same without waiting: None until a block has been reserved."""
+        self._fail_stop.check()
+        return self._identity.take(count)
+
+    @property
+    def wants_producer_id_block(self) -> bool:
+        """Whether the ids that are reserved will not last long."""
+        return self._identity.is_low
+
+    def begin_producer_id_block(self, count: int = 1) -> Change[None]:
+        """Reserve the next block of producer ids, enough for so many."""
+        self._fail_stop.check()
+        reserved_below = self._identity.next_block(count)
+
+        def work() -> Callable[[], None]:
+            self._identity.write(reserved_below)
+            return lambda: self._identity.reserved(reserved_below)
+
+        return Change(
+            "reserving producer ids",
+            work,
+            lock=self._changes_lock,
+            fail_stop=self._fail_stop,
+            on_end=self._identity.not_begun,
+        )
+
+    def begin_creation(
+        self, name: str, partition_count: int, config: Mapping[str, str] | None = None
+    ) -> Change[Topic]:
+        """Make a topic. Raises ConfigError, or TopicExists."""
         check_topic_name(name)
+        TopicSettings.parse(config or {}, self._defaults)
         if partition_count < 1:
             raise ConfigError(f"topic {name} can't have {partition_count} partitions: use at least 1")
-        if name in self._topics:
+        if name in self._topics or name in self._creating:
             raise TopicExists(f"topic {name} exists already; choose another name or delete it first")
         self._fail_stop.check()
         manifest = Manifest(
             name=name, topic_id=self._new_id(), partition_count=partition_count, config=dict(config or {})
         )
-        try:
-            if name in self._being_deleted:
-                self._finish_deletion(name)
-            self._require_unused(manifest)
-            for directory_name in manifest.directory_names:
-                self._disk.make_directory(self._log_dir / directory_name)
-            self._disk.sync_directory(self._log_dir)
-            topic = self._open_topic(manifest)
-            self._write_manifest(manifest)
-        except OSError as error:
-            raise self._fail_stop.fail(f"creating topic {name}", error) from error
-        self._topics[name] = topic
-        return topic
+        half_deleted = self._being_deleted.get(name)
 
-    def delete_topic(self, name: str) -> None:
-        """Remove a topic with all of its data. If a crash comes between, the next start finishes it."""
+        def work() -> Callable[[], Topic]:
+            if half_deleted is not None:
+                half_deleted.remove_files()
+            self._topic_files.add(manifest)
+            topic = self._open_topic(manifest)
+            self._topic_files.write(manifest)
+            return lambda: publish(topic)
+
+        def publish(topic: Topic) -> Topic:
+            self._being_deleted.pop(name, None)
+            return self._show(topic)
+
+        change = self._change(name, "creating topic", work, new_partition_count=partition_count)
+        self._creating.add(name)
+        return change
+
+    def begin_deletion(self, name: str) -> Change[None]:
+        """Remove a topic with all of its data: it is gone for everybody at once."""
         topic = self._topics.get(name)
-        if topic is None and name not in self._being_deleted:
+        deletion = self._being_deleted.get(name) if topic is None else _Deletion(topic, self._topic_files)
+        if deletion is None:
             raise UnknownTopic(f"there is no topic {name}")
         self._fail_stop.check()
-        try:
-            if topic is not None:
-                self._begin_deletion(topic)
-            self._finish_deletion(name)
-        except OSError as error:
-            raise self._fail_stop.fail(f"deleting topic {name}", error) from error
+
+        def work() -> Callable[[], None]:
+            deletion.remove_files()
+            return forget
+
+        def forget() -> None:
+            del self._being_deleted[name]
+
+        change = self._change(name, "deleting topic", work, on_end=deletion.close_partitions)
+        self._hide(name)
+        self._being_deleted[name] = deletion
+        return change
+
+    def begin_growth(self, name: str, partition_count: int) -> Change[Topic]:
+        """Give a topic more partitions, so that it has as many as this."""
+        topic = self._topic(name)
+        first_new = len(topic.partitions)
+        if partition_count <= first_new:
+            raise ConfigError(
+                f"topic {name} has {first_new} partitions already; their number can only be raised"
+            )
+        self._fail_stop.check()
+        manifest = _manifest(topic, partition_count=partition_count)
+
+        def work() -> Callable[[], Topic]:
+            self._topic_files.add(manifest, first_partition=first_new)
+            grown = self._open_topic(manifest, known=topic.partitions)
+            self._topic_files.write(manifest)
+            return lambda: self._show(grown)
+
+        return self._change(
+            name, "adding partitions to topic", work, new_partition_count=partition_count - first_new
+        )
+
+    def begin_reconfiguration(self, name: str, config: Mapping[str, str]) -> Change[Topic]:
+        """Give a topic these settings in place of the ones that it has. Raises ConfigError for a bad one."""
+        topic = self._topic(name)
+        settings = TopicSettings.parse(config, self._defaults)
+        self._fail_stop.check()
+        manifest = _manifest(topic, config=config)
+
+        def work() -> Callable[[], Topic]:
+            self._topic_files.write(manifest)
+            return publish
+
+        def publish() -> Topic:
+            for partition in topic.partitions:
+                partition.change_settings(settings)
+            return self._show(replace(topic, config=MappingProxyType(dict(config))))
+
+        return self._change(name, "changing the settings of topic", work)
+
+    def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> Topic:
+        """Make a topic, waiting for the disk."""
+        return self._at_once(self.begin_creation(name, partition_count, config))
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with all of its data, waiting for the disk."""
+        self._at_once(self.begin_deletion(name))
+
+    def grow_topic(self, name: str, partition_count: int) -> Topic:
+        """Give a topic more partitions, waiting for the disk."""
+        return self._at_once(self.begin_growth(name, partition_count))
+
+    def configure_topic(self, name: str, config: Mapping[str, str]) -> Topic:
+        """Give a topic other settings, waiting for the disk."""
+        return self._at_once(self.begin_reconfiguration(name, config))
 
     def close(self) -> None:
         """Sync and close all partitions, and let go of the directory."""
@@ -173,41 +297,59 @@ class LogStore:
         finally:
             self._release()
 
-    @property
-    def _log_dir(self) -> Path:
-        return self.data_dir / "log"
+    def _change(
+        self,
+        name: str,
+        doing: str,
+        work: Callable[[], Callable[[], Result]],
+        *,
+        new_partition_count: int = 0,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> Change[Result]:
+        """A change of a topic that nobody else may change before it has ended."""
+        if name in self._changing:
+            raise UsageError(f"topic {name} is being changed: wait until that has ended")
+        self._changing[name] = new_partition_count
 
-    @property
-    def _topics_dir(self) -> Path:
-        return self.data_dir / "topics"
+        def end() -> None:
+            del self._changing[name]
+            self._creating.discard(name)
+            on_end()
+
+        return Change(f"{doing} {name}", work, lock=self._changes_lock, fail_stop=self._fail_stop, on_end=end)
+
+    def _at_once(self, change: Change[Result]) -> Result:
+        change.run()
+        return change.finish()
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise UnknownTopic(f"there is no topic {name}")
+        return topic
+
+    def _show(self, topic: Topic) -> Topic:
+        self._hide(topic.name)
+        self._topics[topic.name] = topic
+        self._partition_count += len(topic.partitions)
+        return topic
+
+    def _hide(self, name: str) -> None:
+        topic = self._topics.pop(name, None)
+        self._partition_count -= 0 if topic is None else len(topic.partitions)
 
     def _partitions(self) -> Iterator[PartitionLog]:
         return (partition for topic in self._topics.values() for partition in topic.partitions)
 
-    def _manifest_path(self, name: str) -> Path:
-        return self._topics_dir / f"{name}{MANIFEST_SUFFIX}"
-
     def _open(self) -> None:
         make_directory_durably(self._disk, self.data_dir)
         self._take()
-        for directory in (self._log_dir, self._topics_dir, self.data_dir):
-            make_directory_durably(self._disk, directory)
-            # A process that was killed may have left names in it that were never synced.
-            self._disk.sync_directory(directory)
+        self._topic_files.open()
+        self._disk.sync_directory(self.data_dir)
         self._recovery_points = RecoveryPoints.open(self.data_dir, self._disk)
         self._identity = Identity.open(self.data_dir, self._disk, self._new_id())
-        names = self._disk.names(self._topics_dir)
-        if TEMPORARY_NAME in names:
-            self._disk.unlink(self._topics_dir / TEMPORARY_NAME)
-        for name in names:
-            if name.endswith(GONE_SUFFIX):
-                self._remove_topic(self._topics_dir / name)
-        directories = set(self._disk.names(self._log_dir))
-        for name in names:
-            if name.endswith(MANIFEST_SUFFIX):
-                manifest = self._read_manifest(self._topics_dir / name)
-                self._require_all(manifest, directories)
-                self._topics[manifest.name] = self._open_topic(manifest)
+        for manifest in self._topic_files.manifests():
+            self._show(self._open_topic(manifest))
         self._write_recovery_points()
 
     def _take(self) -> None:
@@ -234,11 +376,16 @@ class LogStore:
             self._disk.close(self._lock)
             self._lock = None
 
-    def _open_topic(self, manifest: Manifest) -> Topic:
+    def _open_topic(self, manifest: Manifest, known: tuple[PartitionLog, ...] = ()) -> Topic:
+        """A topic with its partitions; those that are known are open already.
+
+        May run on another thread where all the others are new: opening an empty partition opens no file.
+        """
         settings = TopicSettings.parse(manifest.config, self._defaults)
-        partitions = tuple(
+        directories = manifest.directory_names
+        partitions = known + tuple(
             PartitionLog.open_existing(
-                self._log_dir / name,
+                self._topic_files.log_dir / directories[number],
                 settings,
                 self._clock,
                 disk=self._disk,
@@ -247,7 +394,7 @@ class LogStore:
                 recovery_point=self._recovery_points.of(manifest.topic_id, number),
                 producer_expiration_ms=self._config.producer_id_expiration_ms,
             )
-            for number, name in enumerate(manifest.directory_names)
+            for number in range(len(known), len(directories))
         )
         return Topic(
             name=manifest.name,
@@ -256,65 +403,43 @@ class LogStore:
             config=MappingProxyType(dict(manifest.config)),
         )
 
-    def _write_manifest(self, manifest: Manifest) -> None:
-        path = self._manifest_path(manifest.name)
-        try:
-            write_durably(self._disk, path, encode_manifest(manifest))
-        except OpenRefused:
-            # The topic is not made; but its manifest may have got its name, though not durably.
-            with suppress(FileNotFoundError):
-                self._disk.unlink(path)
-            raise
-
     def _write_recovery_points(self) -> None:
         try:
             self._recovery_points.write(self._topics.values())
         except OSError as error:
             raise self._fail_stop.fail("writing the recovery points", error) from error
 
-    def _require_all(self, manifest: Manifest, directories: set[str]) -> None:
-        missing = [name for name in manifest.directory_names if name not in directories]
-        if missing:
-            raise StorageError(
-                f"topic {manifest.name} has lost {', '.join(missing)} from {self._log_dir}: restore it, "
-                f"or remove {self._manifest_path(manifest.name)} to give the topic up"
-            )
 
-    def _require_unused(self, manifest: Manifest) -> None:
-        for name in manifest.directory_names:
-            directory = self._log_dir / name
-            if self._disk.names(directory):
-                raise StorageError(
-                    f"topic {manifest.name} can't be created: {directory} holds files of a topic that has no "
-                    "manifest; move that directory away"
-                )
+class _Deletion:
+    """A topic that nobody sees any more, while its files go."""
 
-    def _read_manifest(self, path: Path) -> Manifest:
-        return decode_manifest(read_whole(self._disk, path), path)
+    def __init__(self, topic: Topic, files: TopicFiles) -> None:
+        self._topic = topic
+        self._files = files
+        self._is_done = False
 
-    def _begin_deletion(self, topic: Topic) -> None:
-        gone = self._topics_dir / f"{topic.topic_id}{GONE_SUFFIX}"
-        for partition in topic.partitions:
+    def remove_files(self) -> None:
+        """Remove them; does nothing when they are gone. Waits for a sync that is running."""
+        if self._is_done:
+            return
+        for partition in self._topic.partitions:
+            partition.retire()
+        self._files.delete(self._topic.name, self._topic.topic_id)
+        self._is_done = True
+
+    def close_partitions(self) -> None:
+        """Close the files that are still open, on the thread that opened them."""
+        for partition in self._topic.partitions:
             partition.close(sync=False)
-        self._disk.rename(self._manifest_path(topic.name), gone)
-        self._being_deleted[topic.name] = gone
-        del self._topics[topic.name]
 
-    def _finish_deletion(self, name: str) -> None:
-        gone = self._being_deleted[name]
-        self._disk.sync_directory(self._topics_dir)
-        if gone.name in self._disk.names(self._topics_dir):
-            self._remove_topic(gone)
-        del self._being_deleted[name]
 
-    def _remove_topic(self, gone: Path) -> None:
-        present = set(self._disk.names(self._log_dir))
-        for name in sorted(present.intersection(self._read_manifest(gone).directory_names)):
-            directory = self._log_dir / name
-            for file_name in self._disk.names(directory):
-                self._disk.unlink(directory / file_name)
-            self._disk.remove_directory(directory)
-        self._disk.sync_directory(self._log_dir)
-        self._disk.unlink(gone)
-        # Were it to come back, it would take a new topic of the same name along.
-        self._disk.sync_directory(self._topics_dir)
+def _manifest(
+    topic: Topic, *, partition_count: int | None = None, config: Mapping[str, str] | None = None
+) -> Manifest:
+    """What is to be written down about a topic, with what changes."""
+    return Manifest(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partition_count=partition_count or len(topic.partitions),
+        config=dict(topic.config if config is None else config),
+    )

@@ -249,6 +249,13 @@ class SimulatedDisk:
         entries[target.name] = entries.pop(source.name)
         self._directory(source.parent).changed()
 
+    def replace(self, source: Path, target: Path) -> None:
+        """Rename within a directory and keep that; a refusal to open the directory comes before both."""
+        if self._failures.get("sync_directory", (0, 1))[0] in REFUSALS and self._fails_now("sync_directory"):
+            self._may_fail("sync_directory")
+        self.rename(source, target)
+        self.sync_directory(target.parent)
+
     def unlink(self, path: Path) -> None:
         """Remove a file."""
         self._may_fail("unlink")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.kafka.answer import Pending
+from typing import Any
+
+from headrace.kafka.answer import Pending, when_all
 
 
 def test_a_response_is_handed_on_when_it_comes() -> None:
@@ -49,3 +51,18 @@ def test_an_answer_that_was_given_is_not_abandoned() -> None:
     pending.resolve("done")
     pending.abandon()
     assert stopped == []
+
+
+def test_a_response_of_several_parts_comes_with_the_last_of_them_in_their_order() -> None:
+    first: Pending[int] = Pending()
+    last: Pending[int] = Pending()
+    last.resolve(3)
+    answers: list[tuple[int, ...]] = []
+    parts: list[int | Pending[int]] = [first, 2, last]
+    combined: Any = when_all(parts, tuple)
+    assert isinstance(combined, Pending)
+    combined.then(answers.append)
+    assert answers == []
+    first.resolve(1)
+    assert answers == [(1, 2, 3)]
+    assert when_all(parts, sum) == 6

@@ -39,7 +39,9 @@ from headrace.kafka.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
-from headrace.kafka.services import Call, Services
+from headrace.kafka.producer_ids import ProducerIds
+from headrace.kafka.services import INTERNAL_TOPICS, OFFSETS_TOPIC, Call, Services
+from headrace.kafka.topic_changes import TopicChanges
 from headrace.kafka.watchers import Watchers
 from headrace.log.batch import encode_batch
 from headrace.log.disk import SystemDisk
@@ -48,7 +50,7 @@ from headrace.log.store import LogStore
 from headrace.testing.clock import ManualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 MIB = 1024 * 1024
@@ -74,6 +76,7 @@ class Bench:
         self.disk = CountingDisk()
         self.store = LogStore.open(data_dir, config.log, clock, disk=self.disk)
         self.topic = self.store.create_topic("t", partition_count)
+        self.store.create_topic(OFFSETS_TOPIC, 1, INTERNAL_TOPICS[OFFSETS_TOPIC])
         self.syncs: list[Any] = []
         watchers = Watchers()
         self.commit = GroupCommit("sync", self.syncs.append, watchers.notify, lambda _: None)
@@ -86,7 +89,14 @@ class Bench:
             commit=self.commit,
             watchers=watchers,
             groups=ConsumerGroups(config, self.store, clock, scheduler, self.commit),
+            topics=TopicChanges(self.store, self.submit, self.commit.fail),
+            producer_ids=ProducerIds(self.store, self.submit, self.commit.fail),
         )
+
+    def submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        """Work for the disk is done at once."""
+        work()
+        then()
 
     def call(self, api_version: int) -> Call:
         return Call(
@@ -174,7 +184,7 @@ def test_producers_that_wait_hear_of_a_deletion_even_if_offsets_can_not_be_forgo
     released: list[Any] = []
     bench.commit.when_durable(bench.topic.partitions[0], 1, released.append)
     monkeypatch.setattr(ConsumerGroups, "topics_deleted", fail)
-    answer: Any = handle_delete_topics(bench.call(1), delete_request("t"))
+    (answer,) = heard(handle_delete_topics(bench.call(1), delete_request("t")))
     assert answer.responses[0].error_code is ErrorCode.kafka_storage_error
     assert len(released) == 1
 
@@ -183,7 +193,7 @@ def test_a_topic_that_is_asked_for_many_times_is_described_once(bench: Bench) ->
     by_name = MetadataRequestTopic(name="t")
     by_id = [MetadataRequestTopic(name=f"n{n}", topic_id=bench.topic.topic_id) for n in range(100)]
     request = MetadataRequest(topics=(by_name,) * 1_000 + tuple(by_id), allow_auto_topic_creation=False)
-    answer = handle_metadata(bench.call(12), request)
+    answer: Any = handle_metadata(bench.call(12), request)
     assert [topic.name for topic in answer.topics] == ["t", "t"]
 
 

@@ -41,6 +41,8 @@ class Bench:
             commit=self.commit,
             watchers=unused,
             groups=unused,
+            topics=unused,
+            producer_ids=unused,
         )
 
     def log(self, topic: str) -> PartitionLog:

@@ -12,6 +12,7 @@ import pytest
 from headrace.clock import Clock
 from headrace.config import LogConfig
 from headrace.errors import TooManyOpenFiles, UnknownTopic
+from headrace.log.identity import PRODUCER_ID_BLOCK
 from headrace.log.open_files import OPEN_FILES_MAX
 from headrace.log.store import LogStore
 from headrace.testing.disk import SimulatedDisk
@@ -142,6 +143,7 @@ def test_producer_ids_that_could_not_be_reserved_are_not_given_away(
     open_store: OpenStore, disk: SimulatedDisk, operation: str
 ) -> None:
     store = open_store()
+    store.allocate_producer_ids(PRODUCER_ID_BLOCK)
     disk.fail(operation, errno.EMFILE)
     with pytest.raises(TooManyOpenFiles, match="reserving producer ids"):
         store.allocate_producer_ids(10)

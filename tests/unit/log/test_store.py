@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -17,8 +18,10 @@ from headrace.errors import (
     DataDirectoryInUse,
     PartitionClosed,
     StorageError,
+    TooManyOpenFiles,
     TopicExists,
     UnknownTopic,
+    UsageError,
 )
 from headrace.log.identity import PRODUCER_ID_BLOCK
 from headrace.log.store import LogStore
@@ -130,6 +133,68 @@ def test_a_topic_made_again_under_the_same_name_is_another_one(
     second = store.create_topic("orders", 1)
     assert second.topic_id != first.topic_id
     assert second.partitions[0].end_offset == 0
+
+
+def test_a_topic_grows_and_keeps_its_records_and_its_settings(
+    open_store: OpenStore, make_batch: MakeBatch
+) -> None:
+    store = open_store()
+    topic = store.create_topic("orders", 1, {"retention.ms": "1000"})
+    topic.partitions[0].append(make_batch(5), size_bytes_max=SIZE_MAX)
+    grown = store.grow_topic("orders", 3)
+    assert grown.partitions[0] is topic.partitions[0]
+    grown.partitions[2].append(make_batch(2), size_bytes_max=SIZE_MAX)
+    with pytest.raises(ConfigError, match="has 3 partitions already; their number can only be raised"):
+        store.grow_topic("orders", 3)
+    with pytest.raises(UnknownTopic):
+        store.grow_topic("nowhere", 3)
+    before = _topics(store)
+    store.close()
+    store = open_store()
+    assert _topics(store) == before == {"orders": (topic.topic_id, 3, {"retention.ms": "1000"})}
+    assert [partition.end_offset for partition in store.topics["orders"].partitions] == [5, 0, 2]
+
+
+def test_settings_of_a_topic_are_replaced_as_a_whole(open_store: OpenStore) -> None:
+    store = open_store()
+    topic = store.create_topic("orders", 1, {"retention.ms": "1000"})
+    changed = store.configure_topic("orders", {"segment.ms": "5"})
+    assert changed.partitions == topic.partitions
+    store.close()
+    assert _topics(open_store()) == {"orders": (topic.topic_id, 1, {"segment.ms": "5"})}
+
+
+@pytest.mark.parametrize("operation", ["open", "sync_directory"])
+def test_a_change_for_which_no_file_could_be_opened_leaves_the_topic_as_it_was(
+    open_store: OpenStore, disk: SimulatedDisk, operation: str
+) -> None:
+    for after in range(3):
+        store = open_store()
+        if not store.topics:
+            store.create_topic("orders", 1)
+        before = _topics(store)
+        disk.fail(operation, errno.EMFILE, after=after)
+        try:
+            store.grow_topic("orders", len(store.topics["orders"].partitions) + 1)
+        except TooManyOpenFiles:
+            assert _topics(store) == before
+            disk.kill()
+            store = open_store()
+            assert _topics(store) == before
+        else:
+            assert after > 0
+        disk.kill()
+
+
+def test_a_topic_is_changed_by_one_at_a_time(open_store: OpenStore) -> None:
+    store = open_store()
+    store.create_topic("orders", 1)
+    change = store.begin_growth("orders", 2)
+    with pytest.raises(UsageError, match="orders is being changed: wait until that has ended"):
+        store.delete_topic("orders")
+    change.run()
+    change.finish()
+    store.delete_topic("orders")
 
 
 def test_only_files_that_are_used_stay_open_and_closing_closes_them(

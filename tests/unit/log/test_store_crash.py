@@ -37,7 +37,7 @@ def _append_and_sync(partition: PartitionLog, batch: bytes) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("process_alone", [False, True])
-def test_creating_and_deleting_is_all_or_nothing_whenever_the_process_or_the_power_goes(
+def test_creating_changing_and_deleting_is_all_or_nothing_whenever_the_process_or_the_power_goes(
     clock: Clock, make_batch: MakeBatch, process_alone: bool, seed: int
 ) -> None:
     for steps in range(STORY_STEPS):
@@ -52,7 +52,7 @@ def test_creating_and_deleting_is_all_or_nothing_whenever_the_process_or_the_pow
 
 
 class TopicStory:
-    """A store that makes and deletes topics, one at a time, until the power goes."""
+    """A store that makes, changes and deletes topics, one at a time, until the power goes."""
 
     def __init__(self, random: Random, clock: Clock, batch: bytes) -> None:
         self.random = random
@@ -61,7 +61,9 @@ class TopicStory:
         self.disk = SimulatedDisk()
         self.known: dict[str, tuple[UUID, int, dict[str, str]]] = {}
         self.in_doubt: str | None = None
-        """The topic that was being made or deleted when the power went."""
+        """The topic that was being made, changed or deleted when the power went."""
+        self.change_in_doubt: tuple[UUID, int, dict[str, str]] | None = None
+        """What the topic would be after the change, where it was being changed."""
         self.acknowledged: set[UUID] = set()
         """The topics that hold a record of which a sync has returned."""
 
@@ -84,7 +86,9 @@ class TopicStory:
 
     def step(self, store: LogStore, name: str) -> None:
         self.in_doubt = name
-        if name in self.known:
+        if name in self.known and self.random.random() < 0.5:
+            self.change(store, name)
+        elif name in self.known:
             store.delete_topic(name)
             del self.known[name]
         else:
@@ -93,6 +97,21 @@ class TopicStory:
             self.known[name] = _topics(store)[name]
             self.acknowledge(topic)
         self.in_doubt = None
+        self.change_in_doubt = None
+
+    def change(self, store: LogStore, name: str) -> None:
+        """Give a topic one more partition or another setting."""
+        topic_id, partition_count, config = self.known[name]
+        if self.random.random() < 0.5:
+            self.change_in_doubt = (topic_id, partition_count + 1, config)
+            topic = store.grow_topic(name, partition_count + 1)
+            assert topic.partitions[-1].end_offset == 0
+        else:
+            config = {"retention.ms": str(self.random.randint(1, 9))}
+            self.change_in_doubt = (topic_id, partition_count, config)
+            store.configure_topic(name, config)
+        self.known[name] = self.change_in_doubt
+        assert _topics(store)[name] == self.known[name]
 
     def acknowledge(self, topic: Topic) -> None:
         """Let a topic hold one record."""
@@ -106,12 +125,15 @@ class TopicStory:
         if doubtful is not None and self.in_doubt not in self.known:
             assert doubtful[1] == 2, "a topic that was being made is whole"
         elif doubtful is not None:
-            assert doubtful == self.known[self.in_doubt or ""], "a topic that was being deleted is whole"
+            before = self.known[self.in_doubt or ""]
+            assert doubtful in (before, self.change_in_doubt), "a topic is whole, as it was or as it is now"
+        elif self.in_doubt in self.known:
+            assert self.change_in_doubt is None, "a topic that was being changed is there"
         for topics in (found, self.known):
             topics.pop(self.in_doubt or "", None)
         assert found == self.known, "all the others are as they were"
         self.known = _topics(store)
-        self.in_doubt = None
+        self.in_doubt = self.change_in_doubt = None
         for topic in store.topics.values():
             end_offset = topic.partitions[0].end_offset
             assert end_offset == 1 or topic.topic_id not in self.acknowledged, (

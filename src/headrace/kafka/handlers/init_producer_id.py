@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
+from headrace.kafka.answer import Pending
 from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.messages.init_producer_id import InitProducerIdResponse
 
@@ -28,7 +29,9 @@ logger: Final = logging.getLogger(__name__)
 PRODUCER_EPOCH_MAX: Final = 32_767
 
 
-def handle_init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+def handle_init_producer_id(
+    call: Call, request: InitProducerIdRequest
+) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
     """Give out a producer id, or the next epoch of one."""
     services = call.services
     if request.transactional_id is not None:
@@ -43,8 +46,14 @@ def handle_init_producer_id(call: Call, request: InitProducerIdRequest) -> InitP
         return InitProducerIdResponse(
             producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
         )
-    try:
-        producer_id = services.store.allocate_producer_ids(1)[0]
-    except HeadraceError as error:
-        return InitProducerIdResponse(error_code=error_code_of(error), producer_epoch=-1)
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    pending: Pending[InitProducerIdResponse] = Pending()
+
+    def on_allocated(outcome: int | HeadraceError) -> None:
+        pending.resolve(
+            InitProducerIdResponse(error_code=error_code_of(outcome), producer_epoch=-1)
+            if isinstance(outcome, HeadraceError)
+            else InitProducerIdResponse(producer_id=outcome, producer_epoch=0)
+        )
+
+    services.producer_ids.allocate(on_allocated)
+    return pending

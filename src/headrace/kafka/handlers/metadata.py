@@ -6,18 +6,21 @@ could ask can also produce: a broker that advertises another address is the usua
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
-from headrace.kafka.handlers.topics import creation_error, topic_error
+from headrace.kafka.answer import Pending, when_all
+from headrace.kafka.handlers.topics import check_creation, topic_error
 from headrace.kafka.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from headrace.kafka.refusal import code_of
 from headrace.kafka.services import INTERNAL_TOPICS, NODE_ID
 from headrace.log.batch import LEADER_EPOCH
 
@@ -26,22 +29,25 @@ if TYPE_CHECKING:
 
     from headrace.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
     from headrace.kafka.services import Call, Services
+    from headrace.log.change import Change
     from headrace.log.topic import Topic
 
 
-def handle_metadata(call: Call, request: MetadataRequest) -> MetadataResponse:
+def handle_metadata(call: Call, request: MetadataRequest) -> MetadataResponse | Pending[MetadataResponse]:
     """Describe topics, all of them if none is named."""
     services = call.services
     # In version 0 an empty list meant all topics; since version 1 null does.
     asks_all = request.topics is None or (call.api_version == 0 and not request.topics)
-    topics = (
-        tuple(_described(topic) for topic in services.store.topics.values())
-        if asks_all
-        else tuple(_asked(services, request, topic) for topic in _distinct(request.topics or ()))
-    )
+    if asks_all:
+        return _response(call, tuple(_described(topic) for topic in services.store.topics.values()))
+    outcomes = [_asked(services, request, topic) for topic in _distinct(request.topics or ())]
+    return when_all(outcomes, partial(_response, call))
+
+
+def _response(call: Call, topics: tuple[MetadataResponseTopic, ...]) -> MetadataResponse:
     return MetadataResponse(
         brokers=(MetadataResponseBroker(node_id=NODE_ID, host=call.address.host, port=call.address.port),),
-        cluster_id=services.store.cluster_id,
+        cluster_id=call.services.store.cluster_id,
         controller_id=NODE_ID,
         topics=topics,
     )
@@ -54,7 +60,7 @@ def _distinct(topics: tuple[MetadataRequestTopic, ...]) -> Iterable[MetadataRequ
 
 def _asked(
     services: Services, request: MetadataRequest, asked: MetadataRequestTopic
-) -> MetadataResponseTopic:
+) -> MetadataResponseTopic | Pending[MetadataResponseTopic]:
     topic = services.topic(asked.name or "", asked.topic_id)
     if topic is not None:
         return _described(topic)
@@ -64,21 +70,30 @@ def _asked(
         )
     name = asked.name or ""
     if not (request.allow_auto_topic_creation and services.config.auto_create_topics):
-        error_code = topic_error(name) or ErrorCode.unknown_topic_or_partition
+        error = topic_error(name)
+        error_code = ErrorCode.unknown_topic_or_partition if error is None else error.error_code
         return MetadataResponseTopic(error_code=error_code, name=name, partitions=())
     return _created(services, name)
 
 
-def _created(services: Services, name: str) -> MetadataResponseTopic:
+def _created(services: Services, name: str) -> Pending[MetadataResponseTopic]:
+    """Create a topic, or wait for another client's creation of it."""
     partition_count = services.config.default_partition_count
-    refusal = creation_error(services, name, partition_count)
-    if refusal is not None:
-        return MetadataResponseTopic(error_code=refusal[0], name=name, partitions=())
-    try:
-        return _described(services.store.create_topic(name, partition_count))
-    except HeadraceError:
-        # The store has said why where it failed; the client can only be told to come back.
-        return MetadataResponseTopic(error_code=ErrorCode.kafka_storage_error, name=name, partitions=())
+    pending: Pending[MetadataResponseTopic] = Pending()
+
+    def begin() -> Change[Topic]:
+        check_creation(services, name, partition_count)
+        return services.store.begin_creation(name, partition_count)
+
+    def on_outcome(outcome: Topic | HeadraceError) -> None:
+        topic = services.topic(name)
+        if topic is not None:
+            pending.resolve(_described(topic))
+        elif isinstance(outcome, HeadraceError):
+            pending.resolve(MetadataResponseTopic(error_code=code_of(outcome), name=name, partitions=()))
+
+    services.topics.change(name, begin, on_outcome)
+    return pending
 
 
 def _described(topic: Topic) -> MetadataResponseTopic:

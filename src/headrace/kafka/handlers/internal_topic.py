@@ -1,0 +1,52 @@
+"""Handlers that write to one of the broker's own topics are called once that topic is there.
+
+It is created when it is first needed. A handler checks and appends in one step, so it is not called before:
+what it had checked could be wrong by the time at which the topic is there. When the topic could not be
+created, the handler is called all the same, finds it missing, and answers with an error in its own words.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.kafka.answer import Pending
+from headrace.kafka.services import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.kafka.services import Call
+
+    Handler = Callable[[Call, Any], Any]
+
+PARTITION_COUNT: Final = 1
+
+
+def needing(topic: str, handler: Handler) -> Handler:
+    """The handler, called once the internal topic has been created."""
+
+    @wraps(handler)
+    def handle(call: Call, request: Any) -> Any:
+        services = call.services
+        if topic in services.store.topics:
+            return handler(call, request)
+        pending: Pending[Any] = Pending()
+        services.topics.ensure(
+            topic,
+            PARTITION_COUNT,
+            INTERNAL_TOPICS[topic],
+            lambda _outcome: _follow(pending, handler(call, request)),
+        )
+        return pending
+
+    return handle
+
+
+def _follow(pending: Pending[Any], outcome: Any) -> None:
+    """Resolve an answer with the outcome of a handler that was called later."""
+    if isinstance(outcome, Pending):
+        pending.on_abandoned = outcome.abandon
+        outcome.then(pending.resolve)
+    else:
+        pending.resolve(outcome)
