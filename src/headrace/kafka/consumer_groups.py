@@ -19,11 +19,14 @@ from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, Gr
 from headrace.kafka.groups.offsets import (
     OffsetCommitted,
     OffsetForgotten,
+    OffsetPending,
+    OffsetsSettled,
     decode_offset_record,
     encode_offset_record,
 )
 from headrace.kafka.services import OFFSETS_TOPIC
-from headrace.log.batch import decode_records, encode_batch, read_header
+from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch, read_header
+from headrace.log.marker import decode_marker
 from headrace.log.record import Record
 
 if TYPE_CHECKING:
@@ -37,8 +40,11 @@ if TYPE_CHECKING:
     from headrace.kafka.groups.coordinator import Outcome
     from headrace.kafka.groups.offsets import OffsetRecord
     from headrace.kafka.services import Scheduler, Timer
-    from headrace.log.partition import PartitionLog
+    from headrace.log.batch import BatchHeader
+    from headrace.log.partition import Appended, PartitionLog
     from headrace.log.store import LogStore
+
+    WrittenRecord = OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
 
 RECOVERY_READ_BYTES: Final = 1024 * 1024
 
@@ -67,7 +73,7 @@ class ConsumerGroups:
         self._scheduler = scheduler
         self._commit = commit
         self._timers: dict[str, tuple[int, Timer]] = {}
-        self._unapplied: deque[Sequence[OffsetRecord]] = deque()
+        self._unapplied: deque[Sequence[WrittenRecord]] = deque()
         self._recover()
         self._forget_lost_topics()
 
@@ -99,20 +105,56 @@ class ConsumerGroups:
         if not records:
             on_durable(None)
             return
+        batch = _encode(records, self.wall_ms())
+        self._keep(
+            lambda log: log.append(batch, size_bytes_max=self._config.frame_bytes_max), records, on_durable
+        )
 
-        def apply_then_call(error: HeadraceError | None) -> None:
-            # Callers are called in the order in which they wrote.
-            self._unapplied.popleft()
-            if error is None:
-                for record in records:
-                    self.coordinator.apply(record)
-            on_durable(error)
+    def write_pending(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        offsets: Sequence[OffsetCommitted],
+        on_durable: Callable[[HeadraceError | None], None],
+    ) -> None:
+        """Keep offsets that count once the producer's transaction does, then call back.
 
-        log = self._log()
-        appended = log.append(_encode(records, self.wall_ms()), size_bytes_max=self._config.frame_bytes_max)
-        self._unapplied.append(records)
-        self._commit.appended(log)
-        self._commit.when_durable(log, appended.last_offset + 1, apply_then_call)
+        Raises what the log raises when it can't append, and InvalidProducerEpoch for a producer that has been
+        fenced.
+        """
+        if not offsets:
+            on_durable(None)
+            return
+        batch = _encode(
+            offsets,
+            self.wall_ms(),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            attributes=TRANSACTIONAL,
+        )
+        self._keep(
+            lambda log: log.append(batch, size_bytes_max=self._config.frame_bytes_max, is_sequenced=False),
+            [OffsetPending(producer_id=producer_id, committed=offset) for offset in offsets],
+            on_durable,
+        )
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commits: bool,
+        on_durable: Callable[[HeadraceError | None], None],
+    ) -> None:
+        """Write the marker that ends a producer's transaction, let its offsets count or not, then call back.
+
+        Raises what the log raises when it can't append.
+        """
+        self._keep(
+            lambda log: log.append_marker(producer_id, producer_epoch, commits=commits),
+            [OffsetsSettled(producer_id=producer_id, commits=commits)],
+            on_durable,
+        )
 
     def topics_deleted(
         self, topics: Collection[str], on_durable: Callable[[HeadraceError | None], None]
@@ -125,8 +167,8 @@ class ConsumerGroups:
         on_their_way = (
             OffsetForgotten(group_id=record.group_id, topic=record.topic, partition=record.partition)
             for records in self._unapplied
-            for record in records
-            if isinstance(record, OffsetCommitted) and record.topic in topics
+            for record in map(_committed, records)
+            if record is not None and record.topic in topics
         )
         self.write(tuple(dict.fromkeys((*applied, *on_their_way))), on_durable)
 
@@ -135,6 +177,28 @@ class ConsumerGroups:
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+
+    def _keep(
+        self,
+        append: Callable[[PartitionLog], Appended],
+        records: Sequence[WrittenRecord],
+        on_durable: Callable[[HeadraceError | None], None],
+    ) -> None:
+        """Append to the log, apply the records once they are durable, then call back."""
+
+        def apply_then_call(error: HeadraceError | None) -> None:
+            # Callers are called in the order in which they wrote.
+            self._unapplied.popleft()
+            if error is None:
+                for record in records:
+                    self.coordinator.apply(record)
+            on_durable(error)
+
+        log = self._log()
+        appended = append(log)
+        self._unapplied.append(records)
+        self._commit.appended(log)
+        self._commit.when_durable(log, appended.last_offset + 1, apply_then_call)
 
     def _log(self) -> PartitionLog:
         topic = self._store.topics.get(OFFSETS_TOPIC)
@@ -153,14 +217,16 @@ class ConsumerGroups:
             view = memoryview(data)
             while view:
                 header = read_header(view)
-                self._apply_batch(bytes(view[: header.size_bytes]))
+                self._apply_batch(header, bytes(view[: header.size_bytes]))
                 offset = header.last_offset + 1
                 view = view[header.size_bytes :]
 
     def _forget_lost_topics(self) -> None:
         """A crash may have come between the end of a topic and the records that forget its offsets."""
-        committed = {topic for offsets in self.coordinator.offsets.values() for topic, _ in offsets}
-        lost = committed.difference(self._store.topics)
+        coordinator = self.coordinator
+        committed = {topic for offsets in coordinator.offsets.values() for topic, _ in offsets}
+        pending = {topic for _, topic, _ in coordinator.pending.all()}
+        lost = (committed | pending).difference(self._store.topics)
         forgotten = [
             record for topic in sorted(lost) for record in self.coordinator.handle_topic_deleted(topic)
         ]
@@ -168,10 +234,17 @@ class ConsumerGroups:
         for record in forgotten:
             self.coordinator.apply(record)
 
-    def _apply_batch(self, batch: bytes) -> None:
+    def _apply_batch(self, header: BatchHeader, batch: bytes) -> None:
+        if header.is_control:
+            marker = decode_marker(header, batch)
+            if marker is not None:
+                self.coordinator.apply(OffsetsSettled(producer_id=header.producer_id, commits=marker.commits))
+            return
         for record in decode_records(batch):
             decoded = decode_offset_record(record.key or b"", record.value)
-            if decoded is not None:
+            if isinstance(decoded, OffsetCommitted) and header.is_transactional:
+                self.coordinator.apply(OffsetPending(producer_id=header.producer_id, committed=decoded))
+            elif decoded is not None:
                 self.coordinator.apply(decoded)
 
     def _set_timer(self, group_id: str) -> None:
@@ -195,6 +268,13 @@ class ConsumerGroups:
         self._set_timer(group_id)
 
 
-def _encode(records: Sequence[OffsetRecord], now_ms: int) -> bytes:
+def _committed(record: WrittenRecord) -> OffsetCommitted | None:
+    """The offset that a record commits, now or later."""
+    if isinstance(record, OffsetPending):
+        return record.committed
+    return record if isinstance(record, OffsetCommitted) else None
+
+
+def _encode(records: Sequence[OffsetRecord], now_ms: int, **batch: int) -> bytes:
     pairs = (encode_offset_record(record) for record in records)
-    return encode_batch([Record(timestamp_ms=now_ms, key=key, value=value) for key, value in pairs])
+    return encode_batch([Record(timestamp_ms=now_ms, key=key, value=value) for key, value in pairs], **batch)

@@ -152,8 +152,13 @@ def check_crc(header: BatchHeader, data: memoryview) -> None:
         raise CorruptBatch(f"a batch has checksum {crc:#010x}, but says that it has {header.crc:#010x}")
 
 
-def split_batches(records: bytes | memoryview, size_bytes_max: int) -> list[Batch]:
-    """Cut what a producer sent into batches, each of them checked in full."""
+def split_batches(
+    records: bytes | memoryview, size_bytes_max: int, *, is_sequenced: bool = True
+) -> list[Batch]:
+    """Cut what a producer sent into batches, each of them checked in full.
+
+    What the broker itself writes in the name of a producer has no sequence.
+    """
     view = memoryview(records)
     if not view:
         raise CorruptBatch("there is no batch in the records")
@@ -172,14 +177,14 @@ def split_batches(records: bytes | memoryview, size_bytes_max: int) -> list[Batc
                 f"a batch says that it has {header.size_bytes} bytes; {len(view) - position} remain"
             )
         data = view[position:end]
-        _check_new(header)
+        _check_new(header, is_sequenced)
         check_crc(header, data)
         batches.append(Batch(header, data))
         position = end
     return batches
 
 
-def _check_new(header: BatchHeader) -> None:
+def _check_new(header: BatchHeader, is_sequenced: bool) -> None:
     """What holds for every batch of a producer. Compaction leaves batches for which it no longer does."""
     if header.record_count < 1:
         raise CorruptBatch(f"a batch says that it has {header.record_count} records")
@@ -199,7 +204,8 @@ def _check_new(header: BatchHeader) -> None:
         raise CorruptBatch("a batch is marked as a control batch, which only a broker may write")
     if header.is_transactional and not header.is_idempotent:
         raise CorruptBatch("a batch is part of a transaction but has no producer id")
-    if header.is_idempotent and (header.base_sequence < 0 or header.producer_epoch < 0):
+    sequence_min = 0 if is_sequenced else NO_SEQUENCE
+    if header.is_idempotent and (header.base_sequence < sequence_min or header.producer_epoch < 0):
         raise CorruptBatch(
             f"a batch of producer {header.producer_id} has epoch {header.producer_epoch} and "
             f"sequence {header.base_sequence}; both must be at least 0"

@@ -198,17 +198,20 @@ class PartitionLog:
         """The bytes of all batches."""
         return sum(segment.size_bytes for segment in self._segments)
 
-    def append(self, records: bytes | memoryview, *, size_bytes_max: int) -> Appended:
+    def append(
+        self, records: bytes | memoryview, *, size_bytes_max: int, is_sequenced: bool = True
+    ) -> Appended:
         """Check batches, give them the next offsets and write them, without waiting for the disk.
 
-        The first transactional batch of a producer opens its transaction in this partition.
+        The first transactional batch of a producer opens its transaction in this partition. What the broker
+        itself writes in the name of a producer, such as the offsets of a transaction, has no sequence.
 
         Raises CorruptBatch, BatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
         PartitionClosed or, when the disk fails or has failed, StorageError.
         """
         self._require_open()
         self._fail_stop.check()
-        batches = split_batches(records, size_bytes_max)
+        batches = split_batches(records, size_bytes_max, is_sequenced=is_sequenced)
         duplicate = self._find_duplicate(batches)
         now_ms = self._clock.now_ms()
         if duplicate is not None:

@@ -12,6 +12,7 @@ A producer numbers its records per partition. The rules are Kafka's:
     does not follow it                                   raises OutOfOrderSequence
     comes from a producer that is not known here         accepts, whatever its sequence is
     is not transactional while a transaction is open     raises InvalidTransactionState
+    has no sequence: the broker wrote it for a producer  accepts, unless the epoch is older
 
     the marker                                           the partition
     ---------------------------------------------------  -------------------------------------------
@@ -139,7 +140,8 @@ class ProducerStates:
         if producer is None:
             return ACCEPT
         _check_epoch(header.producer_id, header.producer_epoch, producer)
-        outcome = _check_sequence(header, producer)
+        has_sequence = header.base_sequence != NO_SEQUENCE
+        outcome = _check_sequence(header, producer) if has_sequence else ACCEPT
         if outcome is ACCEPT and not header.is_transactional:
             self._require_no_transaction(header)
         return outcome
@@ -257,11 +259,14 @@ def apply_batch(
 
 
 def _after_batch(producer: Producer, header: BatchHeader, now_s: float) -> Producer:
-    duplicate = Duplicate(header.base_offset, header.last_offset, header.max_timestamp_ms)
-    written = WrittenBatch(header.base_sequence, header.last_sequence, duplicate)
+    batches = producer.batches
+    if header.base_sequence != NO_SEQUENCE:
+        duplicate = Duplicate(header.base_offset, header.last_offset, header.max_timestamp_ms)
+        written = WrittenBatch(header.base_sequence, header.last_sequence, duplicate)
+        batches = (*batches[1 - BATCHES_REMEMBERED :], written)
     return Producer(
         epoch=producer.epoch,
-        batches=(*producer.batches[1 - BATCHES_REMEMBERED :], written),
+        batches=batches,
         coordinator_epoch=producer.coordinator_epoch,
         last_timestamp_ms=header.max_timestamp_ms,
         active_s=now_s,

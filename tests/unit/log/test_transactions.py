@@ -282,3 +282,20 @@ def test_a_log_that_is_opened_knows_its_producers_as_long_as_one_that_was_not_cl
     before = log.producers()
     log.close()
     assert open_partition().producers() == before
+
+
+def test_what_the_broker_writes_for_a_producer_has_no_sequence(
+    open_partition: OpenPartition, make_batch: MakeBatch
+) -> None:
+    log = open_partition()
+    batch = make_batch(2, producer=(7, 1, -1), attributes=TRANSACTIONAL)
+    with pytest.raises(CorruptBatch, match="sequence"):
+        log.append(batch, size_bytes_max=SIZE_MAX)
+    offsets = [log.append(batch, size_bytes_max=SIZE_MAX, is_sequenced=False).base_offset for _ in range(2)]
+    assert offsets == [0, 2]
+    assert log.open_transaction_of(7) == 0
+    assert [each.last_sequence for each in log.producers()] == [-1]
+    older = make_batch(1, producer=(7, 0, -1), attributes=TRANSACTIONAL)
+    with pytest.raises(InvalidProducerEpoch):
+        log.append(older, size_bytes_max=SIZE_MAX, is_sequenced=False)
+    assert open_partition().open_transaction_of(7) == 0

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Final
 from kio.schema.errors import ErrorCode
 
 from headrace.kafka.groups import membership, rebalance
-from headrace.kafka.groups.offsets import OffsetCommitted, OffsetForgotten
+from headrace.kafka.groups.offsets import (
+    OffsetCommitted,
+    OffsetForgotten,
+    OffsetPending,
+    OffsetsSettled,
+)
+from headrace.kafka.groups.pending_offsets import PendingOffsets
 from headrace.kafka.groups.state import Group, GroupState
 from headrace.kafka.messages.leave_group import MemberResponse
 
@@ -37,7 +43,7 @@ class GroupChanged:
     group: Group
 
 
-GroupRecord = GroupChanged | OffsetCommitted | OffsetForgotten
+GroupRecord = GroupChanged | OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,8 @@ class GroupCoordinator:
     limits: GroupLimits = field(default_factory=GroupLimits)
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, OffsetCommitted]] = field(default_factory=dict)
+    pending: PendingOffsets = field(default_factory=PendingOffsets)
+    """What transactions that have not ended yet have committed."""
 
     def handle_join(
         self, request: JoinGroupRequest, joiner: Joiner, now_ms: int
@@ -156,15 +164,22 @@ class GroupCoordinator:
             return (), ErrorCode.group_id_not_found
         if group is not None and (group.members or group.pending_ids):
             return (), ErrorCode.non_empty_group
-        return self._forget(group_id, self.offsets_of(group_id)), ErrorCode.none
+        keys = {**self.offsets_of(group_id), **dict.fromkeys(self.pending.partitions_of(group_id))}
+        return self._forget(group_id, keys), ErrorCode.none
 
     def handle_topic_deleted(self, topic: str) -> tuple[OffsetForgotten, ...]:
         """Forget the offsets of a topic that is no more: one of the same name starts anew."""
-        return tuple(
+        committed = (
             record
             for group_id, offsets in self.offsets.items()
             for record in self._forget(group_id, (key for key in offsets if key[0] == topic))
         )
+        pending = (
+            OffsetForgotten(group_id=group_id, topic=name, partition=partition)
+            for group_id, name, partition in self.pending.all()
+            if name == topic
+        )
+        return tuple(dict.fromkeys((*committed, *pending)))
 
     def handle_time(self, group_id: str, now_ms: int) -> Outcome:
         """Time has passed."""
@@ -184,10 +199,15 @@ class GroupCoordinator:
         if isinstance(record, GroupChanged):
             self._apply_group(record.group)
         elif isinstance(record, OffsetCommitted):
-            offsets = self.offsets.setdefault(record.group_id, {})
-            offsets[record.topic, record.partition] = record
-        else:
+            self.pending.overtake(record.group_id, record.topic, record.partition)
+            self._apply_committed(record)
+        elif isinstance(record, OffsetForgotten):
             self._apply_forgotten(record)
+        elif isinstance(record, OffsetPending):
+            self.pending.add(record.producer_id, record.committed)
+        else:
+            for committed in self.pending.settle(record.producer_id, commits=record.commits):
+                self._apply_committed(committed)
 
     def _apply_group(self, group: Group) -> None:
         if group.members or group.pending_ids or group.group_id in self.offsets:
@@ -195,7 +215,11 @@ class GroupCoordinator:
         else:
             self.groups.pop(group.group_id, None)
 
+    def _apply_committed(self, record: OffsetCommitted) -> None:
+        self.offsets.setdefault(record.group_id, {})[record.topic, record.partition] = record
+
     def _apply_forgotten(self, record: OffsetForgotten) -> None:
+        self.pending.overtake(record.group_id, record.topic, record.partition)
         offsets = self.offsets.get(record.group_id, {})
         offsets.pop((record.topic, record.partition), None)
         if not offsets:

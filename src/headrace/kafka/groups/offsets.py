@@ -5,6 +5,9 @@
 
 A string is its length as i16 and its bytes. A record without a value forgets the offset. Keys of other
 versions hold group metadata, which Headrace keeps in memory; they are skipped.
+
+Offsets that a transaction commits lie in a batch that is marked as transactional and carries the producer's
+id. They count once the producer's marker says so, which is a control batch in the same partition.
 """
 
 from __future__ import annotations
@@ -47,6 +50,22 @@ class OffsetForgotten:
     group_id: str
     topic: str
     partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetPending:
+    """A transaction has committed an offset, which counts once the transaction does."""
+
+    producer_id: int
+    committed: OffsetCommitted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsSettled:
+    """A producer's transaction has ended, and so have the offsets that waited for it."""
+
+    producer_id: int
+    commits: bool
 
 
 OffsetRecord = OffsetCommitted | OffsetForgotten
