@@ -101,15 +101,14 @@ def test_random_logs_give_the_offsets_of_the_reference() -> None:
         for offset in range(40):
             topic, partition = chance.choice(PARTITIONS)
             producer_id = chance.randrange(3)
-            record = chance.choice(
-                [
-                    _committed(offset, partition, topic),
-                    _pending(producer_id, offset, partition, topic),
-                    _pending(producer_id, offset, partition, topic),
-                    OffsetsSettled(producer_id=producer_id, commits=chance.random() < 0.6),
-                    OffsetForgotten(group_id="g", topic=topic, partition=partition),
-                ]
-            )
+            choices: list[GroupRecord] = [
+                _committed(offset, partition, topic),
+                _pending(producer_id, offset, partition, topic),
+                _pending(producer_id, offset, partition, topic),
+                OffsetsSettled(producer_id=producer_id, commits=chance.random() < 0.6),
+                OffsetForgotten(group_id="g", topic=topic, partition=partition),
+            ]
+            record = chance.choice(choices)
             log.append(record)
             coordinator.apply(record)
             for key in PARTITIONS:
