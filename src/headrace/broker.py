@@ -193,7 +193,7 @@ def _run_in_thread(
 async def _serve(
     config: BrokerConfig, clock: Clock, on_ready: Callable[[Address], None], stopping: asyncio.Event
 ) -> None:
-    store = LogStore.open(config.data_dir, config.log, clock)
+    store = LogStore.open(config.data_dir, config.log, clock, message_bytes_max=config.message_bytes_max)
     try:
         server = KafkaServer(config, store, clock)
         try:

@@ -10,12 +10,13 @@
     │   ├── UnknownTopic         no topic has that name
     │   ├── PartitionClosed      the partition was closed, or its topic deleted
     │   ├── OffsetOutOfRange     the partition has no such offset, or has it no more
-    │   ├── BatchTooLarge        a record batch is larger than the topic takes
-    │   └── CompressedBatch      single records were asked of a batch that is kept compressed
+    │   └── BatchTooLarge        a record batch is larger than the topic takes
     └── FaultError               the other side, the disk or a child process is wrong
         ├── StorageError         the disk failed; nothing after the last acknowledgement is promised
         │   ├── CorruptBatch     bytes on disk or on the wire don't match their checksum or layout
         │   └── TooManyOpenFiles no further file could be opened; nothing was written, nothing is lost
+        ├── InvalidRecord        a record can't be kept in its topic: it has no key, or can't be read
+        ├── InvalidTimestamp     a record's timestamp is one that its topic does not take
         ├── OutOfOrderSequence   a producer's batch does not follow the last one that it sent
         ├── InvalidProducerEpoch a newer instance of the producer has taken over
         ├── InvalidTransactionState  a batch or a request does not fit the state of its transaction
@@ -81,10 +82,6 @@ class BatchTooLarge(UsageError):
     """A record batch is larger than the topic takes."""
 
 
-class CompressedBatch(UsageError):
-    """Single records were asked of a batch that is kept compressed."""
-
-
 class FaultError(HeadraceError):
     """The other side, the disk or a child process is wrong."""
 
@@ -106,6 +103,14 @@ class TooManyOpenFiles(StorageError):
 
     retriable = True
     definite = True
+
+
+class InvalidRecord(FaultError):
+    """A record can't be kept in its topic: it has no key, or can't be read."""
+
+
+class InvalidTimestamp(FaultError):
+    """A record's timestamp is one that its topic does not take."""
 
 
 class OutOfOrderSequence(FaultError):

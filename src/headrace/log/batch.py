@@ -17,18 +17,20 @@
           61  records                         yes   compressed as a whole by the codec
 
 Base offset and leader epoch lie outside the checksum so that a broker can place a batch in its log without
-touching what the producer signed. That is the only change ever made to a batch here.
+touching what the producer signed. No other change is made to a batch when it is appended, unless the topic's
+settings ask for one (see intake.py), or later by compaction; then it is signed anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from headrace.errors import BatchTooLarge, CompressedBatch, CorruptBatch
+from headrace.errors import BatchTooLarge, CorruptBatch
+from headrace.log.compression import inflate
 from headrace.log.record import Record, read_record, write_record
 
 if TYPE_CHECKING:
@@ -38,7 +40,11 @@ HEADER_BYTES: Final = 61
 LEADER_EPOCH: Final = 0
 """One broker leads every partition for ever, so there is one epoch."""
 
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+"""How records may be compressed; a codec's number is its place."""
 NO_SEQUENCE: Final = -1
+APPEND_TIME: Final = 0x08
+"""The attribute of a batch whose records were all appended at its highest timestamp."""
 TRANSACTIONAL: Final = 0x10
 """The attribute of a batch that is part of a transaction."""
 CONTROL: Final = 0x20
@@ -62,7 +68,6 @@ _PLACEMENT_ENDS_AT: Final = 16
 _MAGIC_AT: Final = 16
 _SIGNED_FROM: Final = 21
 _SEQUENCE_COUNT: Final = 2**31
-_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _CODEC_MASK: Final = 0x07
 
 
@@ -107,6 +112,11 @@ class BatchHeader(NamedTuple):
         return self.producer_id >= 0
 
     @property
+    def has_append_time(self) -> bool:
+        """Whether the broker's clock gave all records the batch's highest timestamp."""
+        return bool(self.attributes & APPEND_TIME)
+
+    @property
     def is_transactional(self) -> bool:
         """Whether the batch is part of a transaction."""
         return bool(self.attributes & TRANSACTIONAL)
@@ -120,7 +130,7 @@ class BatchHeader(NamedTuple):
     def codec(self) -> str:
         """How the records are compressed: none, gzip, snappy, lz4, zstd, or the number of an unknown one."""
         number = self.attributes & _CODEC_MASK
-        return _CODECS[number] if number < len(_CODECS) else str(number)
+        return CODECS[number] if number < len(CODECS) else str(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +180,7 @@ def split_batches(
         if header.size_bytes > size_bytes_max:
             raise BatchTooLarge(
                 f"a batch has {header.size_bytes} bytes, more than the {size_bytes_max} that are taken; "
-                "send smaller batches or raise message_bytes_max"
+                "send smaller batches or raise the topic's max.message.bytes"
             )
         if end > len(view):
             raise CorruptBatch(
@@ -193,7 +203,7 @@ def _check_new(header: BatchHeader, is_sequenced: bool) -> None:
             f"a batch has {header.record_count} records, but the last one's offset delta is "
             f"{header.last_offset_delta}"
         )
-    if header.attributes & _CODEC_MASK >= len(_CODECS):
+    if header.attributes & _CODEC_MASK >= len(CODECS):
         raise CorruptBatch(f"a batch is compressed with the unknown codec {header.codec}")
     if header.record_count > _record_count_max(header):
         raise CorruptBatch(
@@ -225,6 +235,17 @@ def with_base_offset(batch: Batch, base_offset: int) -> tuple[bytes, memoryview]
     return placement, batch.data[_PLACEMENT_ENDS_AT:]
 
 
+def sign(header: BatchHeader, records: bytes | bytearray | memoryview) -> Batch:
+    """A batch of these fields and records, with the length and the checksum that follow from them."""
+    signed = _SIGNED.pack(*header[5:])
+    crc = crc32c(records, crc32c(signed))
+    length = HEADER_BYTES - _LENGTH_ENDS_AT + len(records)
+    header = header._replace(batch_length=length, magic=_MAGIC, crc=crc)
+    placement = _PLACEMENT.pack(header.base_offset, length, header.partition_leader_epoch)
+    data = b"".join((placement, bytes((_MAGIC,)), crc.to_bytes(4, "big"), signed, records))
+    return Batch(header, memoryview(data))
+
+
 def place(header: BatchHeader, base_offset: int) -> BatchHeader:
     """The header as it reads once the batch lies at its place in the log."""
     return BatchHeader._make((base_offset, header.batch_length, LEADER_EPOCH, *header[3:]))
@@ -244,42 +265,48 @@ def encode_batch(
     body = bytearray()
     for delta, record in enumerate(records):
         write_record(body, record, offset_delta=delta, base_timestamp_ms=base_timestamp_ms)
-    signed = _SIGNED.pack(
-        attributes,
-        len(records) - 1,
-        base_timestamp_ms,
-        max(record.timestamp_ms for record in records),
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        partition_leader_epoch=LEADER_EPOCH,
+        magic=_MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=len(records) - 1,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max(record.timestamp_ms for record in records),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
     )
-    crc = crc32c(body, crc32c(signed))
-    length = HEADER_BYTES - _LENGTH_ENDS_AT + len(body)
-    placement = _PLACEMENT.pack(base_offset, length, LEADER_EPOCH)
-    return b"".join((placement, bytes((_MAGIC,)), crc.to_bytes(4, "big"), signed, body))
+    return bytes(sign(header, body).data)
+
+
+def inflated_records(header: BatchHeader, data: bytes | memoryview) -> bytes | memoryview:
+    """The records of a batch, decompressed where they are compressed, still in their encoding."""
+    records = memoryview(data)[HEADER_BYTES : header.size_bytes]
+    return inflate(header.codec, records) if header.attributes & _CODEC_MASK else records
 
 
 def decode_records(data: bytes | memoryview) -> list[Record]:
-    """The records of one uncompressed batch, which must be all there is in the data."""
+    """The records of one batch, which must be all there is in the data."""
     header = read_header(data)
     if header.size_bytes != len(data):
         raise CorruptBatch(f"a batch says that it has {header.size_bytes} bytes; there are {len(data)}")
-    if header.codec != "none":
-        raise CompressedBatch(
-            f"the batch at offset {header.base_offset} is compressed with {header.codec}: "
-            "read it with a Kafka client"
-        )
+    body = inflated_records(header, data)
     records = []
-    position = HEADER_BYTES
+    position = 0
     for _ in range(header.record_count):
         record, position = read_record(
-            data,
+            body,
             position,
             base_offset=header.base_offset,
             base_timestamp_ms=header.base_timestamp_ms,
         )
+        if header.has_append_time:
+            record = replace(record, timestamp_ms=header.max_timestamp_ms)
         records.append(record)
-    if position != len(data):
-        raise CorruptBatch(f"{len(data) - position} bytes follow the last record of a batch")
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes follow the last record of a batch")
     return records

@@ -25,6 +25,7 @@ from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
 from headrace.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
+from headrace.log.intake import Intake
 from headrace.log.marker import Marker, encode_marker
 from headrace.log.open_files import OpenFiles
 from headrace.log.producers import Duplicate, ProducerStates, apply_batch
@@ -53,6 +54,8 @@ class Appended:
     last_offset: int
     append_time_ms: int
     duplicate: bool = False
+    log_append_time_ms: int = NO_TIMESTAMP
+    """The timestamp that the records got, where the topic has append time."""
 
 
 class PartitionLog:
@@ -75,6 +78,7 @@ class PartitionLog:
     ) -> None:
         self.directory = directory
         self._settings = settings
+        self._intake = Intake(settings)
         self._clock = clock
         self._disk = disk
         self._files = files
@@ -177,6 +181,7 @@ class PartitionLog:
     def change_settings(self, settings: TopicSettings) -> None:
         """Take other settings for what is done from now on."""
         self._settings = settings
+        self._intake = Intake(settings)
 
     @property
     def start_offset(self) -> int:
@@ -206,24 +211,32 @@ class PartitionLog:
         The first transactional batch of a producer opens its transaction in this partition. What the broker
         itself writes in the name of a producer, such as the offsets of a transaction, has no sequence.
 
-        Raises CorruptBatch, BatchTooLarge, OutOfOrderSequence, InvalidProducerEpoch, InvalidTransactionState,
-        PartitionClosed or, when the disk fails or has failed, StorageError.
+        Raises CorruptBatch, BatchTooLarge, InvalidRecord, InvalidTimestamp, OutOfOrderSequence,
+        InvalidProducerEpoch, InvalidTransactionState, PartitionClosed or, when the disk fails or has failed,
+        StorageError.
         """
         self._require_open()
         self._fail_stop.check()
         batches = split_batches(records, size_bytes_max, is_sequenced=is_sequenced)
         duplicate = self._find_duplicate(batches)
         now_ms = self._clock.now_ms()
+        has_append_time = self._settings.takes_append_time
         if duplicate is not None:
             return Appended(
                 base_offset=duplicate.base_offset,
                 last_offset=duplicate.last_offset,
                 append_time_ms=now_ms,
                 duplicate=True,
+                log_append_time_ms=duplicate.timestamp_ms if has_append_time else NO_TIMESTAMP,
             )
         base_offset = self._end_offset
-        self._write(batches)
-        return Appended(base_offset=base_offset, last_offset=self._end_offset - 1, append_time_ms=now_ms)
+        self._write(self._intake.admit(batches, now_ms, size_bytes_max))
+        return Appended(
+            base_offset=base_offset,
+            last_offset=self._end_offset - 1,
+            append_time_ms=now_ms,
+            log_append_time_ms=now_ms if has_append_time else NO_TIMESTAMP,
+        )
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, *, commits: bool, coordinator_epoch: int = 0

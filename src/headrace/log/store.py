@@ -39,7 +39,7 @@ from headrace.log.partition import PartitionLog
 from headrace.log.recovery_points import RecoveryPoints
 from headrace.log.topic import Manifest, Topic
 from headrace.log.topic_files import TopicFiles
-from headrace.log.topic_settings import TopicSettings
+from headrace.log.topic_settings import MESSAGE_BYTES_MAX, TopicSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -69,10 +69,11 @@ class LogStore:
         *,
         disk: Disk,
         new_id: Callable[[], UUID],
+        message_bytes_max: int,
     ) -> None:
         self.data_dir = data_dir
         self._config = config
-        self._defaults = TopicSettings.of_broker(config)
+        self._defaults = TopicSettings.of_broker(config, message_bytes_max=message_bytes_max)
         self._clock = clock
         self._disk = disk
         self._new_id = new_id
@@ -100,9 +101,10 @@ class LogStore:
         *,
         disk: Disk = SYSTEM_DISK,
         new_id: Callable[[], UUID] = uuid4,
+        message_bytes_max: int = MESSAGE_BYTES_MAX,
     ) -> LogStore:
         """Take the directory for this process, making it when it is missing, and recover every topic."""
-        store = cls(data_dir, config, clock, disk=disk, new_id=new_id)
+        store = cls(data_dir, config, clock, disk=disk, new_id=new_id, message_bytes_max=message_bytes_max)
         try:
             store._open()
         except OSError as error:
@@ -112,6 +114,11 @@ class LogStore:
             store._release()
             raise
         return store
+
+    @property
+    def defaults(self) -> TopicSettings:
+        """What holds for a topic for which nobody set anything."""
+        return self._defaults
 
     @property
     def topics(self) -> Mapping[str, Topic]:

@@ -13,16 +13,20 @@ from kio.records.schema import Record as KioRecord
 from kio.records.writers import write_new_batch
 from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
-from headrace.errors import BatchTooLarge, CompressedBatch, CorruptBatch, HeadraceError
+from headrace.errors import BatchTooLarge, CorruptBatch, HeadraceError
 from headrace.log.batch import (
+    APPEND_TIME,
+    CODECS,
     COMPRESSED_RECORD_COUNT_MAX,
     HEADER_BYTES,
     decode_records,
     encode_batch,
     read_header,
+    sign,
     split_batches,
     with_base_offset,
 )
+from headrace.log.compression import deflate
 from headrace.log.record import Record
 
 MakeBatch = Callable[..., bytes]
@@ -188,9 +192,23 @@ def test_what_no_producer_may_send_is_refused(
         split_batches(make_batch(**fields), SIZE_MAX)
 
 
-def test_records_of_a_compressed_batch_are_not_guessed(make_batch: MakeBatch) -> None:
-    with pytest.raises(CompressedBatch, match="zstd"):
+def test_records_of_a_batch_that_is_not_compressed_as_it_says_are_not_guessed(make_batch: MakeBatch) -> None:
+    with pytest.raises(CorruptBatch, match="compressed with zstd can't be read"):
         decode_records(make_batch(attributes=4))
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_records_of_a_compressed_batch_can_be_read(make_batch: MakeBatch, number: int) -> None:
+    plain = make_batch(3, at=[5, 6, 7])
+    header = read_header(plain)._replace(attributes=number)
+    compressed = sign(header, deflate(CODECS[number], plain[HEADER_BYTES:]))
+    assert decode_records(compressed.data) == decode_records(plain)
+
+
+def test_records_with_append_time_all_have_the_highest_timestamp(make_batch: MakeBatch) -> None:
+    header = read_header(make_batch(2, at=[5, 6]))._replace(attributes=APPEND_TIME, max_timestamp_ms=99)
+    batch = sign(header, make_batch(2, at=[5, 6])[HEADER_BYTES:])
+    assert [record.timestamp_ms for record in decode_records(batch.data)] == [99, 99]
 
 
 def test_a_record_count_that_is_too_low_is_found_when_records_are_read(make_batch: MakeBatch) -> None:

@@ -21,6 +21,8 @@ from headrace.errors import (
     CorruptBatch,
     HeadraceError,
     InvalidProducerEpoch,
+    InvalidRecord,
+    InvalidTimestamp,
     OutOfOrderSequence,
     PartitionClosed,
     StorageError,
@@ -65,6 +67,8 @@ ATTRIBUTES_AT: Final = 22
 ERROR_CODES: Final = (
     (BatchTooLarge, ErrorCode.message_too_large),
     (CorruptBatch, ErrorCode.corrupt_message),
+    (InvalidRecord, ErrorCode.invalid_record),
+    (InvalidTimestamp, ErrorCode.invalid_timestamp),
     (OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
     (InvalidProducerEpoch, ErrorCode.invalid_producer_epoch),
     (PartitionClosed, ErrorCode.unknown_topic_or_partition),
@@ -115,12 +119,15 @@ def _append(
 ) -> tuple[PartitionProduceResponse, int | None]:
     """Append, and tell below which offset all must be durable before this may be acknowledged."""
     try:
-        appended = log.append(partition.records or b"", size_bytes_max=services.config.message_bytes_max)
+        appended = log.append(partition.records or b"", size_bytes_max=log.settings.max_message_bytes)
     except HeadraceError as error:
         return _failed(partition.index, error_code_of(error), str(error)), None
     services.commit.appended(log)
     answer = PartitionProduceResponse(
-        index=partition.index, base_offset=appended.base_offset, log_start_offset=log.start_offset
+        index=partition.index,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=log.start_offset,
     )
     return answer, appended.last_offset + 1
 
