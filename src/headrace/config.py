@@ -36,6 +36,12 @@ def default_bootstrap() -> str:
     return os.environ.get("HEADRACE_BOOTSTRAP", "127.0.0.1:9092")
 
 
+def default_client_config() -> Path | None:
+    """A file of settings for the Kafka clients of the commands (HEADRACE_CLIENT_CONFIG)."""
+    explicit = os.environ.get("HEADRACE_CLIENT_CONFIG")
+    return Path(explicit) if explicit else None
+
+
 def default_data_dir() -> Path:
     """Where the broker and the pipelines keep their data (HEADRACE_DATA)."""
     return Path(os.environ.get("HEADRACE_DATA", ".headrace"))

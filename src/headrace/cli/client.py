@@ -1,10 +1,21 @@
-"""Kafka clients for the commands. They speak the protocol only, so any Kafka cluster will do."""
+"""Kafka clients for the commands. They speak the protocol only, so any Kafka cluster will do.
+
+What a cluster wants besides an address, such as a user and a certificate, stands in a file of librdkafka's
+settings, one KEY=VALUE a line, that `headrace --client-config` or HEADRACE_CLIENT_CONFIG names:
+
+    security.protocol=SASL_SSL
+    sasl.mechanism=SCRAM-SHA-256
+    sasl.username=ada
+    sasl.password=...
+    ssl.ca.location=/etc/kafka/ca.pem
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -22,6 +33,11 @@ _UNREACHABLE: Final = {
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
 }
+_REFUSED_LOGIN: Final = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError._SSL,  # noqa: SLF001
+}
 _UNKNOWN_TOPIC: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
@@ -29,24 +45,60 @@ _UNKNOWN_TOPIC: Final = {
 }
 
 
+_from_file: dict[str, str | int | float | bool] = {}
+
+
+def use_client_config(path: Path) -> None:
+    """Take settings for all clients of this process from a file."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise ConfigError(f"the client settings {path} can't be read: {error.strerror}") from error
+    for number, line in enumerate(lines, start=1):
+        text = line.strip()
+        if text and not text.startswith("#"):
+            key, equals, value = text.partition("=")
+            if not equals:
+                # The line may hold a password, so it is not shown.
+                raise ConfigError(f"{path}, line {number}, is not KEY=VALUE")
+            _from_file[key.strip()] = value.strip()
+
+
 def admin_client(bootstrap: str) -> AdminClient:
     """A client for topics and groups."""
-    return AdminClient(_settings(bootstrap))
+    with _understood():
+        return AdminClient(_settings(bootstrap))
 
 
 def producer(bootstrap: str, settings: Mapping[str, str | int | float | bool]) -> Producer:
     """An idempotent producer that waits for all acknowledgements, unless the settings say otherwise."""
-    return Producer({**_settings(bootstrap), "enable.idempotence": True, **settings})
+    with _understood():
+        return Producer({**_settings(bootstrap), "enable.idempotence": True, **settings})
 
 
 def consumer(bootstrap: str, settings: Mapping[str, str | int | float | bool]) -> Consumer:
     """A consumer."""
-    return Consumer({**_settings(bootstrap), **settings})
+    with _understood():
+        return Consumer({**_settings(bootstrap), **settings})
 
 
 def _settings(bootstrap: str) -> dict[str, str | int | float | bool]:
     # The library's own log lines would mix with ours; what matters reaches us as errors.
-    return {"bootstrap.servers": bootstrap, "log_level": 0, "socket.connection.setup.timeout.ms": 5000}
+    own: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap,
+        "log_level": 0,
+        "socket.connection.setup.timeout.ms": 5000,
+    }
+    return {**own, **_from_file}
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as exception:
+        error = exception.args[0]
+        raise ConfigError(f"the client settings are wrong: {error.str()}") from exception
 
 
 @contextmanager
@@ -64,6 +116,11 @@ def explain(error: KafkaError, bootstrap: str) -> HeadraceError:
         return BrokerUnavailable(
             f"no broker answers at {bootstrap}: start one with `headrace broker`, "
             "or name another with --bootstrap"
+        )
+    if error.code() in _REFUSED_LOGIN:
+        return ConfigError(
+            f"{bootstrap} refused the login: {error.str()}. Put user, password and certificate into a file, "
+            "and name it with `headrace --client-config FILE`"
         )
     if error.code() in _UNKNOWN_TOPIC:
         return ConfigError(f"no such topic at {bootstrap}: `headrace topics list` shows what is there")

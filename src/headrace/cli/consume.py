@@ -1,18 +1,22 @@
-"""`headrace consume`: print the records of a topic, from the beginning or as they come."""
+"""`headrace consume`: print the records of a topic, from any place in it, or as they come."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, cast
 
 import typer
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message
 
-from headrace.cli.client import REQUEST_TIMEOUT_S, consumer, explain, kafka_errors
+from headrace.cli.client import admin_client, consumer, explain
+from headrace.cli.completion import complete_group, complete_topic
 from headrace.cli.options import Bootstrap
+from headrace.cli.output import say
+from headrace.cli.record_filter import Condition, RecordFilter
+from headrace.cli.record_json import record_line
+from headrace.cli.start import Start, partitions_to_read
 from headrace.errors import BrokerUnavailable, ConfigError
 
 POLL_S: Final = 0.2
@@ -21,13 +25,27 @@ Format = Literal["value", "key-value", "json"]
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic to read.")],
+    topic: Annotated[str, typer.Argument(help="The topic to read.", autocompletion=complete_topic)],
     bootstrap: Bootstrap,
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start at the oldest record, not with new ones.")
     ] = False,
+    from_offset: Annotated[
+        list[str] | None,
+        typer.Option(help="Start at this offset in every partition; PARTITION:OFFSET for one, repeatable."),
+    ] = None,
+    from_time: Annotated[
+        str | None, typer.Option(help="Start at this moment: 2026-11-16T09:30:00Z, or 15m for that long ago.")
+    ] = None,
+    tail: Annotated[
+        int | None, typer.Option(min=1, help="Start with the last so many of each partition.")
+    ] = None,
+    partition: Annotated[list[int] | None, typer.Option(help="Read this partition only; repeatable.")] = None,
     group: Annotated[
-        str | None, typer.Option(help="Read as a member of this group and commit what was printed.")
+        str | None,
+        typer.Option(
+            help="Read as a member of this group and commit what was printed.", autocompletion=complete_group
+        ),
     ] = None,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many.")] = None,
     until_end: Annotated[
@@ -36,10 +54,32 @@ def consume(
     idle_s: Annotated[
         float | None, typer.Option("--idle", min=0.1, help="Stop when nothing came for so many seconds.")
     ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="Print records with this key only; repeatable.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(help="Print records whose JSON value passes: '@.amount > 100', or a JSONPath."),
+    ] = None,
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="Show records of open and aborted transactions too.")
+    ] = False,
     record_format: Annotated[Format, typer.Option("--format", help="What to print of a record.")] = "value",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Print the records of a topic, one a line."""
+    start = Start.parse(from_beginning=from_beginning, offsets=from_offset, moment=from_time, tail=tail)
+    if group is not None and (start.is_a_place or partition):
+        raise ConfigError(
+            "a group begins where it has committed: leave out --group, or move the group with "
+            "`headrace groups reset`"
+        )
+    record_filter = RecordFilter(
+        keys=frozenset(each.encode() for each in key or ()),
+        condition=None if where is None else Condition.parse(where),
+    )
+    # A topic that isn't there is found out before anything is joined.
+    places = partitions_to_read(admin_client(bootstrap), topic, partition, start, bootstrap)
     client = consumer(
         bootstrap,
         {
@@ -50,34 +90,47 @@ def consume(
             "auto.offset.reset": "earliest" if from_beginning else "latest",
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
+            "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
         },
     )
     try:
-        partition_count = _partition_count(client, topic, bootstrap)
         if group is not None:
             client.subscribe([topic])
         else:
             # Without a group nothing is joined or committed: the partitions are simply read.
-            start = OFFSET_BEGINNING if from_beginning else OFFSET_END
-            client.assign([TopicPartition(topic, number, start) for number in range(partition_count)])
-        records = _records(client, bootstrap, idle_s, partition_count if until_end else None)
-        for printed_count, message in enumerate(records, start=1):
-            sys.stdout.write(_line(message, "json" if as_json else record_format) + "\n")
-            sys.stdout.flush()
-            if group is not None:
-                client.store_offsets(message=message)
-            if printed_count == count:
-                break
+            client.assign(places)
+        records = _records(client, bootstrap, idle_s, len(places) if until_end else None)
+        _print(
+            client,
+            records,
+            record_filter,
+            "json" if as_json else record_format,
+            count,
+            commits=group is not None,
+        )
     finally:
         client.close()
 
 
-def _partition_count(client: Consumer, topic: str, bootstrap: str) -> int:
-    with kafka_errors(bootstrap):
-        metadata = client.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
-    if metadata.error is not None:
-        raise ConfigError(f"there is no topic {topic}: `headrace topics list` shows what is there")
-    return len(metadata.partitions)
+def _print(
+    client: Consumer,
+    records: Iterator[Message],
+    record_filter: RecordFilter,
+    record_format: Format,
+    count: int | None,
+    *,
+    commits: bool,
+) -> None:
+    printed_count = 0
+    for message in records:
+        if record_filter.passes(_bytes(message.key()), _bytes(message.value())):
+            sys.stdout.write(_line(message, record_format) + "\n")
+            sys.stdout.flush()
+            printed_count += 1
+        if commits:
+            client.store_offsets(message=message)
+        if printed_count == count:
+            return
 
 
 def _records(
@@ -86,6 +139,7 @@ def _records(
     """Records as they come, until nothing came for a while or every partition's end was reached."""
     ended: set[int] = set()
     last_record_s = time.monotonic()
+    is_told = False
     while True:
         message = client.poll(POLL_S)
         if message is None:
@@ -95,6 +149,7 @@ def _records(
         error = message.error()
         if error is None:
             last_record_s = time.monotonic()
+            is_told = False
             ended.discard(message.partition() or 0)
             yield message
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - the library's own name
@@ -103,26 +158,24 @@ def _records(
                 return
         elif not isinstance(explain(error, bootstrap), BrokerUnavailable):
             raise explain(error, bootstrap)
+        elif not is_told:
+            say(f"waiting for the broker at {bootstrap}: {error.str()}")
+            is_told = True
 
 
 def _line(message: Message, record_format: Format) -> str:
-    value, key = _text(message.value()), _text(message.key())
+    key, value = _bytes(message.key()), _bytes(message.value())
     if record_format == "value":
-        return value if value is not None else ""
+        return _text(value)
     if record_format == "key-value":
-        return f"{key if key is not None else ''}\t{value if value is not None else ''}"
-    return json.dumps(
-        {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp_ms": message.timestamp()[1],
-            "key": key,
-            "value": value,
-            "headers": [[name, _text(content)] for name, content in _headers(message)],
-        },
-        ensure_ascii=False,
-    )
+        return f"{_text(key)}\t{_text(value)}"
+    place: dict[str, object] = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp_ms": message.timestamp()[1],
+    }
+    return record_line(place, key, value, _headers(message))
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
@@ -130,5 +183,9 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]]:
     return cast("list[tuple[str, bytes | None]]", message.headers() or [])
 
 
-def _text(data: bytes | str | None) -> str | None:
-    return data.decode(errors="replace") if isinstance(data, bytes) else data
+def _bytes(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else data.decode(errors="replace")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli import broker, console, consume, demo, produce, run, setup, topics
+from headrace.cli import broker, console, consume, demo, doctor, groups, produce, run, setup, topics
+from headrace.cli.client import use_client_config
 from headrace.cli.output import err
+from headrace.config import default_client_config
 from headrace.errors import HeadraceError, UsageError
 
 app = typer.Typer(
@@ -22,10 +25,12 @@ app.command()(broker.broker)
 app.add_typer(topics.app, name="topics")
 app.command()(produce.produce)
 app.command()(consume.consume)
+app.add_typer(groups.app, name="groups")
 app.command()(run.run)
 app.command()(console.console)
 app.command()(demo.demo)
 app.command()(setup.setup)
+app.command()(doctor.doctor)
 
 
 def _print_version(asked: bool) -> None:
@@ -36,12 +41,22 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def options(
+    client_config: Annotated[
+        Path | None,
+        typer.Option(
+            default_factory=default_client_config,
+            show_default="HEADRACE_CLIENT_CONFIG",
+            help="A file of settings for Kafka clients, KEY=VALUE a line: how to log in to a secured broker.",
+        ),
+    ],
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
+    if client_config is not None:
+        use_client_config(client_config)
 
 
 def main() -> None:

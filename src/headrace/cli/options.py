@@ -38,3 +38,5 @@ LogFormatOption = Annotated[
 ]
 
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="The least that is worth a log line.")]
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]

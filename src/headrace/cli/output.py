@@ -23,10 +23,10 @@ def print_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str], 
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
-        is_number = bool(rows) and all(isinstance(row[column], int) for row in rows)
+        is_number = bool(rows) and all(isinstance(row[column], int | None) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(str(row[column]) for column in columns))
+        table.add_row(*("-" if row[column] is None else str(row[column]) for column in columns))
     out.print(table)
 
 
@@ -45,3 +45,11 @@ def announce(line: str) -> None:
 def say(line: str) -> None:
     """Tell a person what is going on, without getting into the results."""
     err.print(line, soft_wrap=True)
+
+
+def report(line: str, result: Mapping[str, object], *, as_json: bool) -> None:
+    """Say what was done: a sentence for people, or a JSON value for programs."""
+    if as_json:
+        print_json(result)
+    else:
+        say(line)

@@ -2,140 +2,99 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Final, Literal, TextIO
 
 import typer
-from confluent_kafka import KafkaError, Message, Producer
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from headrace.cli.client import explain, producer
-from headrace.cli.options import Bootstrap
-from headrace.cli.output import say
+from headrace.cli.completion import complete_topic
+from headrace.cli.line_format import AS_THEY_ARE, LineFormat
+from headrace.cli.options import AsJson, Bootstrap
+from headrace.cli.output import err, report
+from headrace.cli.record_json import Header, OutgoingRecord, read_record_line
+from headrace.cli.sender import Pace, Sender
 from headrace.config import check_topic_name
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, FaultError
 
-FLUSH_TIMEOUT_S: Final = 30.0
 GIVE_UP_AFTER_MS: Final = 20_000
-AS_THEY_ARE: Final = "surrogateescape"
+SHOWN_EVERY: Final = 1_000
+"""How many records lie between two updates of the progress line."""
 
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-
-
-@dataclass(frozen=True, slots=True)
-class LineFormat:
-    """How a line is cut into key and value."""
-
-    key_separator: str | None = None
-    key_field: str | None = None
-
-    def split(self, line: str, number: int) -> tuple[str | None, str]:
-        """The key, where there is one, and the value."""
-        if self.key_separator is not None:
-            key, separator, value = line.partition(self.key_separator)
-            if not separator:
-                raise ConfigError(f"line {number} has no key separator {self.key_separator!r}: {line[:80]!r}")
-            return key, value
-        if self.key_field is not None:
-            return self._json_key(line, number), line
-        return None, line
-
-    def _json_key(self, line: str, number: int) -> str:
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ConfigError(f"line {number} is not JSON ({error.msg}): {line[:80]!r}") from error
-        if not isinstance(value, dict) or value.get(self.key_field) is None:
-            raise ConfigError(f"line {number} has no field {self.key_field!r} to use as key: {line[:80]!r}")
-        return str(value[self.key_field])
-
-
-class Sender:
-    """Sends records to a topic, counts what was acknowledged, and keeps the first error."""
-
-    def __init__(self, client: Producer, topic: str, headers: list[tuple[str, str | bytes | None]]) -> None:
-        self._client = client
-        self._topic = topic
-        self._headers = headers
-        self.sent_count = 0
-        self.acknowledged_count = 0
-        self.first_error: KafkaError | None = None
-
-    def send(self, key: str | None, value: str) -> None:
-        """Hand one record to the producer, waiting while its buffer is full."""
-        while True:
-            try:
-                self._client.produce(
-                    self._topic,
-                    _bytes(value),
-                    None if key is None else _bytes(key),
-                    on_delivery=self._on_delivery,
-                    headers=self._headers,
-                )
-            except BufferError:
-                self._client.poll(0.1)
-            else:
-                self.sent_count += 1
-                self._client.poll(0)
-                return
-
-    def send_all(self, records: Iterator[tuple[str | None, str]]) -> None:
-        """Send until the records end or one can't be delivered. A bad line does not lose those before it."""
-        try:
-            for key, value in records:
-                self.send(key, value)
-                if self.first_error is not None:
-                    return
-        finally:
-            self._client.flush(FLUSH_TIMEOUT_S)
-
-    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
-        if error is None:
-            self.acknowledged_count += 1
-        elif self.first_error is None:
-            self.first_error = error
+Input = Literal["lines", "json", "records"]
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic to write to.")],
+    topic: Annotated[str, typer.Argument(help="The topic to write to.", autocompletion=complete_topic)],
     bootstrap: Bootstrap,
     file: Annotated[Path | None, typer.Option(exists=True, help="Read this file, not stdin.")] = None,
+    input_format: Annotated[
+        Input,
+        typer.Option(
+            "--input",
+            help="lines: each is a value. json: these are checked. records: as `consume --json` prints.",
+        ),
+    ] = "lines",
+    key: Annotated[str | None, typer.Option(help="The key of every record.")] = None,
     key_separator: Annotated[
         str | None, typer.Option(help="What stands before it in a line is the key.")
     ] = None,
     key_field: Annotated[str | None, typer.Option(help="Lines are JSON; this field is the key.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="A header for every record, KEY=VALUE.")] = None,
+    tombstone: Annotated[
+        str | None, typer.Option(help="A value that reads like this becomes null, which deletes its key.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Write to this partition.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0.001, help="At most so many records a second.")] = None,
     compression: Annotated[Compression, typer.Option(help="How batches are compressed.")] = "none",
+    as_json: AsJson = False,
 ) -> None:
     """Write each line of standard input to a topic as one record; report when all are acknowledged."""
-    if key_separator is not None and key_field is not None:
-        raise ConfigError("use --key-separator or --key-field, not both")
+    line_format = LineFormat(
+        key=key,
+        key_separator=key_separator,
+        key_field=key_field,
+        tombstone=tombstone,
+        must_be_json=input_format == "json",
+    )
+    line_format.check(reads_records=input_format == "records")
     check_topic_name(topic)
-    headers = [_header(text) for text in header or []]
+    headers = tuple(_header(text) for text in header or [])
     client = producer(
         bootstrap,
         {"compression.type": compression, "linger.ms": 5, "message.timeout.ms": GIVE_UP_AFTER_MS},
     )
-    sender = Sender(client, topic, headers)
+    sender = Sender(
+        client, topic, headers=headers, partition=partition, pace=None if rate is None else Pace(rate)
+    )
+    read = read_record_line if input_format == "records" else line_format.read
     try:
-        with _lines(file) as lines:
-            sender.send_all(_records(lines, LineFormat(key_separator, key_field)))
+        with _lines(file) as lines, _progress(topic) as show:
+            sender.send_all(_records(lines, read), show)
     finally:
-        say(f"{sender.acknowledged_count} of {sender.sent_count} records acknowledged by {topic}")
+        report(
+            f"{sender.acknowledged_count} of {sender.sent_count} records acknowledged by {topic}",
+            {"topic": topic, "sent": sender.sent_count, "acknowledged": sender.acknowledged_count},
+            as_json=as_json,
+        )
     if sender.first_error is not None:
         raise explain(sender.first_error, bootstrap)
+    if sender.acknowledged_count < sender.sent_count:
+        missing = sender.sent_count - sender.acknowledged_count
+        raise FaultError(f"{missing} records were not acknowledged in time: they may or may not be there")
 
 
-def _records(lines: Iterable[str], line_format: LineFormat) -> Iterator[tuple[str | None, str]]:
+def _records(lines: Iterable[str], read: Callable[[str, int], OutgoingRecord]) -> Iterator[OutgoingRecord]:
     for number, line in enumerate(lines, start=1):
         text = line.rstrip("\r\n")
         if text:
-            yield line_format.split(text, number)
+            yield read(text, number)
 
 
 @contextmanager
@@ -148,12 +107,25 @@ def _lines(file: Path | None) -> Iterator[TextIO]:
         lines.detach()
 
 
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", AS_THEY_ARE)
+@contextmanager
+def _progress(topic: str) -> Iterator[Callable[[int], None]]:
+    """A line on the terminal that counts, where there is one to count on and nobody types into it."""
+    if not err.is_terminal or sys.stdin.isatty():
+        yield lambda _count: None
+        return
+    columns = (TextColumn(f"{topic}: {{task.completed:,}} records"), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task(topic, total=None)
+
+        def show(count: int) -> None:
+            if count % SHOWN_EVERY == 0:
+                progress.update(task, completed=count)
+
+        yield show
 
 
-def _header(text: str) -> tuple[str, str | bytes | None]:
+def _header(text: str) -> Header:
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ConfigError(f"--header {text!r} is not KEY=VALUE")
-    return key, value
+    return key, value.encode()

@@ -109,6 +109,17 @@ def resolve_jars(
     return [home / jar.filename for jar in jars]
 
 
+def are_jars_here(cache_dir: Path, jars_dir: Path | None, *, jars: tuple[Jar, ...] = JARS) -> bool:
+    """Whether nothing has to be fetched."""
+    if jars_dir is None:
+        return _is_complete(jars, cache_dir / "jars" / _digest_of(jars))
+    try:
+        _given(jars, jars_dir)
+    except SetupError:
+        return False
+    return True
+
+
 def fetch_with_spark(jars: tuple[Jar, ...], directory: Path, show: Show) -> None:
     """Let Spark's resolver, in a child process, put the jars into the directory."""
     child = subprocess.Popen(
