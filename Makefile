@@ -36,6 +36,8 @@ format: venv  ## Rewrite the code in house style
 	$(BIN)/ruff format
 
 bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
+	$(BIN)/python bench/broker/beside_kafka.py
+	$(BIN)/python bench/broker/large_log.py
 	$(BIN)/python bench/realtime_latency.py
 
 docs: venv  ## Write the reference of the commands anew
