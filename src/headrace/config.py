@@ -208,6 +208,8 @@ class BrokerConfig:
     """A record batch larger than this is refused with MESSAGE_TOO_LARGE."""
     fetch_bytes_max: int = 64 * MIB
     """The most that one fetch answers with, whatever the client asks for."""
+    fetch_session_count_max: int = 1_000
+    """How many fetch sessions are kept; above it, those that were idle longest make room."""
     fetch_wait_ms_max: int = 30_000
     """The longest that a fetch waits for data, whatever the client asks for."""
     session_timeout_ms_min: int = 1_000
@@ -224,6 +226,7 @@ class BrokerConfig:
             "listens on loopback; use 127.0.0.1",
         )
         _require(self.durability in {"sync", "os"}, f"durability is {self.durability!r}: use sync or os")
+        _require(self.fetch_session_count_max >= 0, "fetch_session_count_max must be at least 0")
         _require(self.default_partition_count >= 1, "default_partition_count must be at least 1")
         _require(self.message_bytes_max <= self.frame_bytes_max, "message_bytes_max is above frame_bytes_max")
         _require(

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.kafka.codec.frame import API_VERSIONS_KEY
+from headrace.kafka.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
 from headrace.kafka.handlers.api_versions import answer_api_versions
 from headrace.kafka.handlers.cluster import handle_describe_cluster, handle_find_coordinator
-from headrace.kafka.handlers.configs import handle_describe_configs
+from headrace.kafka.handlers.configs import handle_describe_configs, handle_list_config_resources
 from headrace.kafka.handlers.fetch import handle_fetch
 from headrace.kafka.handlers.group_admin import (
     handle_delete_groups,
@@ -33,6 +34,7 @@ from headrace.kafka.handlers.metadata import handle_metadata
 from headrace.kafka.handlers.offsets import handle_offset_commit, handle_offset_fetch
 from headrace.kafka.handlers.produce import handle_produce
 from headrace.kafka.handlers.topics import handle_create_topics, handle_delete_topics
+from headrace.kafka.messages.alter_configs import AlterConfigsRequest
 from headrace.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.kafka.messages.create_topics import CreateTopicsRequest
 from headrace.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -43,9 +45,11 @@ from headrace.kafka.messages.describe_groups import DescribeGroupsRequest
 from headrace.kafka.messages.fetch import FetchRequest
 from headrace.kafka.messages.find_coordinator import FindCoordinatorRequest
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
+from headrace.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from headrace.kafka.messages.init_producer_id import InitProducerIdRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest
 from headrace.kafka.messages.leave_group import LeaveGroupRequest
+from headrace.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.kafka.messages.list_groups import ListGroupsRequest
 from headrace.kafka.messages.list_offsets import ListOffsetsRequest
 from headrace.kafka.messages.metadata import MetadataRequest
@@ -105,8 +109,11 @@ _ALL: Final = (
     Api(22, 0, 6, InitProducerIdRequest, handle_init_producer_id),
     Api(23, 2, 4, OffsetForLeaderEpochRequest, handle_offset_for_leader_epoch),
     Api(32, 1, 4, DescribeConfigsRequest, handle_describe_configs),
+    Api(33, 0, 2, AlterConfigsRequest, handle_alter_configs),
     Api(42, 0, 2, DeleteGroupsRequest, handle_delete_groups),
+    Api(44, 0, 1, IncrementalAlterConfigsRequest, handle_incremental_alter_configs),
     Api(60, 0, 2, DescribeClusterRequest, handle_describe_cluster),
+    Api(74, 0, 1, ListConfigResourcesRequest, handle_list_config_resources),
 )
 
 APIS: Final = {api.key: api for api in _ALL}

@@ -1,110 +1,250 @@
 """The settings of topics and of the broker, under Kafka's names, with the values that are true here.
 
-Nothing is listed that does not hold, and nothing can be changed yet: a client that asks for another value
-is refused instead of being told yes and given no.
+A value comes from the first of these places that has one; the places are a setting's synonyms:
+
+    topic      set for the topic itself
+    broker     set for this broker while it ran
+    cluster    set for all brokers while they ran
+    static     given to the broker when it was started
+    default    what holds when nobody says anything
+
+What the broker was started with can't be changed while it runs, except for the defaults of topics. Nothing is
+listed that does not hold.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from headrace.config import BrokerConfig
 from headrace.kafka.services import NODE_ID
+from headrace.log.broker_overrides import TOPIC_NAME_OF
+from headrace.log.setting_kinds import SettingType
+from headrace.log.topic_settings import TOPIC_SETTINGS, TopicSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.config import BrokerConfig
+    from headrace.log.store import LogStore
+    from headrace.log.topic_settings import TopicSetting
 
 
-class SettingType(IntEnum):
-    """The numbers of Kafka's configuration types."""
+class Source(IntEnum):
+    """Where a value comes from, with Kafka's numbers."""
 
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
+    TOPIC = 1
+    BROKER = 2
+    CLUSTER = 3
+    STATIC = 4
+    DEFAULT = 5
 
 
-STATIC_BROKER_SOURCE: Final = 4
-DEFAULT_SOURCE: Final = 5
-UNLIMITED: Final = "-1"
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A place that has a value for a setting."""
+
+    name: str
+    value: str
+    source: Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting and the value that holds."""
+    """One setting, the value that holds, and all places that have one, the first of them being it."""
 
     name: str
     value: str
     kind: SettingType
-    source: int = DEFAULT_SOURCE
-    is_read_only: bool = True
+    source: Source
+    is_read_only: bool
+    synonyms: tuple[Synonym, ...] = ()
+    documentation: str
 
 
-@lru_cache(maxsize=16)
-def topic_settings(config: BrokerConfig) -> Mapping[str, Setting]:
-    """What holds for every topic."""
-    return _by_name(
-        _setting("cleanup.policy", "delete", SettingType.LIST),
-        _setting("compression.type", "producer", SettingType.STRING),
-        _setting("max.message.bytes", str(config.message_bytes_max), SettingType.INT, STATIC_BROKER_SOURCE),
-        _setting("message.timestamp.type", "CreateTime", SettingType.STRING),
-        _setting("min.insync.replicas", "1", SettingType.INT),
-        _setting("retention.bytes", UNLIMITED, SettingType.LONG),
-        _setting("retention.ms", UNLIMITED, SettingType.LONG),
-        _setting("segment.bytes", str(config.log.segment_bytes_max), SettingType.INT, STATIC_BROKER_SOURCE),
-        _setting(
-            "index.interval.bytes",
-            str(config.log.index_interval_bytes),
-            SettingType.INT,
-            STATIC_BROKER_SOURCE,
-        ),
-        _setting("unclean.leader.election.enable", "false", SettingType.BOOLEAN),
+@dataclass(frozen=True, slots=True)
+class FixedSetting:
+    """A setting of the broker that can't be changed while it runs."""
+
+    name: str
+    kind: SettingType
+    origin: str
+    """The field of BrokerConfig, or `=` and the value that always holds."""
+    documentation: str
+
+    def value(self, config: BrokerConfig) -> str:
+        """The value that holds."""
+        return _text(getattr(config, self.origin)) if self._is_field else self.origin.removeprefix("=")
+
+    @property
+    def default(self) -> str:
+        """The value that holds when nobody says anything."""
+        return _text(_CONFIG_DEFAULTS[self.origin]) if self._is_field else self.origin.removeprefix("=")
+
+    @property
+    def _is_field(self) -> bool:
+        return not self.origin.startswith("=")
+
+
+_CONFIG_DEFAULTS: Final = {field.name: field.default for field in fields(BrokerConfig)}
+_BOOLEAN, _INT, _LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.LONG
+
+_FIXED_SETTINGS: Final = (
+    FixedSetting(
+        "auto.create.topics.enable",
+        _BOOLEAN,
+        "auto_create_topics",
+        "Whether asking for the metadata of an unknown topic creates it.",
+    ),
+    FixedSetting("broker.id", _INT, f"={NODE_ID}", "The number of this broker: there is one."),
+    FixedSetting("default.replication.factor", _INT, "=1", "How many replicas a topic gets."),
+    FixedSetting("delete.topic.enable", _BOOLEAN, "=true", "Whether topics can be deleted."),
+    FixedSetting("fetch.max.bytes", _INT, "fetch_bytes_max", "The most that one fetch answers with."),
+    FixedSetting(
+        "group.initial.rebalance.delay.ms",
+        _INT,
+        "group_initial_rebalance_delay_ms",
+        "How long an empty group waits for more members before its first assignment.",
+    ),
+    FixedSetting(
+        "group.max.session.timeout.ms",
+        _INT,
+        "session_timeout_ms_max",
+        "The longest session timeout that a group member may ask for.",
+    ),
+    FixedSetting(
+        "group.min.session.timeout.ms",
+        _INT,
+        "session_timeout_ms_min",
+        "The shortest session timeout that a group member may ask for.",
+    ),
+    FixedSetting(
+        "max.connections", _INT, "connection_count_max", "Connections beyond this number are closed at once."
+    ),
+    FixedSetting(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        "fetch_session_count_max",
+        "How many fetch sessions are kept.",
+    ),
+    FixedSetting("node.id", _INT, f"={NODE_ID}", "The number of this broker: there is one."),
+    FixedSetting(
+        "num.partitions",
+        _INT,
+        "default_partition_count",
+        "How many partitions a topic gets when nobody says.",
+    ),
+    FixedSetting("offsets.topic.num.partitions", _INT, "=1", "How many partitions __consumer_offsets has."),
+    FixedSetting("offsets.topic.replication.factor", _INT, "=1", "How many replicas __consumer_offsets has."),
+    FixedSetting(
+        "socket.request.max.bytes",
+        _INT,
+        "frame_bytes_max",
+        "A larger request closes its connection before anything is allocated.",
+    ),
+)
+
+
+def topic_settings(store: LogStore, config: Mapping[str, str]) -> Mapping[str, Setting]:
+    """What holds for a topic for which this was set."""
+    own = TopicSettings.parse(config, store.defaults)
+    found = {}
+    for name, definition in TOPIC_SETTINGS.items():
+        if not definition.is_internal or name in config:
+            set_here = (Synonym(name, own.value_of(name), Source.TOPIC),) if name in config else ()
+            found[name] = _topic_setting(store, definition, own, set_here)
+    return found
+
+
+def broker_settings(config: BrokerConfig, store: LogStore) -> Mapping[str, Setting]:
+    """What holds for the broker: the defaults of topics, which can be changed, and the rest, which can't."""
+    found = [_default_setting(store, name) for name in TOPIC_NAME_OF]
+    found += [_fixed_setting(config, fixed) for fixed in _FIXED_SETTINGS]
+    return {setting.name: setting for setting in sorted(found, key=lambda setting: setting.name)}
+
+
+def cluster_settings(store: LogStore) -> Mapping[str, Setting]:
+    """What was set for all brokers while they ran."""
+    found = {}
+    for name, value in store.overrides.cluster.items():
+        definition = TOPIC_SETTINGS[TOPIC_NAME_OF[name]]
+        found[name] = Setting(
+            name=name,
+            value=value,
+            kind=definition.setting_type,
+            source=Source.CLUSTER,
+            is_read_only=False,
+            synonyms=(Synonym(name, value, Source.CLUSTER),),
+            documentation=definition.documentation,
+        )
+    return found
+
+
+def _topic_setting(
+    store: LogStore, definition: TopicSetting, own: TopicSettings, set_here: tuple[Synonym, ...]
+) -> Setting:
+    synonyms = set_here + _default_synonyms(store, definition)
+    return Setting(
+        name=definition.name,
+        value=own.value_of(definition.name),
+        kind=definition.setting_type,
+        source=synonyms[0].source if synonyms else Source.DEFAULT,
+        is_read_only=False,
+        synonyms=synonyms,
+        documentation=definition.documentation,
     )
 
 
-@lru_cache(maxsize=16)
-def broker_settings(config: BrokerConfig) -> Mapping[str, Setting]:
-    """What holds for the broker."""
-    given = STATIC_BROKER_SOURCE
-    return _by_name(
-        _setting(
-            "auto.create.topics.enable", str(config.auto_create_topics).lower(), SettingType.BOOLEAN, given
-        ),
-        _setting("broker.id", str(NODE_ID), SettingType.INT),
-        _setting("node.id", str(NODE_ID), SettingType.INT),
-        _setting("default.replication.factor", "1", SettingType.INT),
-        _setting("delete.topic.enable", "true", SettingType.BOOLEAN),
-        _setting("fetch.max.bytes", str(config.fetch_bytes_max), SettingType.INT, given),
-        _setting(
-            "group.initial.rebalance.delay.ms",
-            str(config.group_initial_rebalance_delay_ms),
-            SettingType.INT,
-            given,
-        ),
-        _setting("group.max.session.timeout.ms", str(config.session_timeout_ms_max), SettingType.INT, given),
-        _setting("group.min.session.timeout.ms", str(config.session_timeout_ms_min), SettingType.INT, given),
-        _setting("log.retention.bytes", UNLIMITED, SettingType.LONG),
-        _setting("log.retention.ms", UNLIMITED, SettingType.LONG),
-        _setting("log.segment.bytes", str(config.log.segment_bytes_max), SettingType.INT, given),
-        _setting("max.connections", str(config.connection_count_max), SettingType.INT, given),
-        _setting("message.max.bytes", str(config.message_bytes_max), SettingType.INT, given),
-        _setting("min.insync.replicas", "1", SettingType.INT),
-        _setting("num.partitions", str(config.default_partition_count), SettingType.INT, given),
-        _setting("offsets.topic.num.partitions", "1", SettingType.INT),
-        _setting("offsets.topic.replication.factor", "1", SettingType.INT),
-        _setting("socket.request.max.bytes", str(config.frame_bytes_max), SettingType.INT, given),
+def _default_setting(store: LogStore, broker_name: str) -> Setting:
+    definition = TOPIC_SETTINGS[TOPIC_NAME_OF[broker_name]]
+    synonyms = _default_synonyms(store, definition)
+    return Setting(
+        name=broker_name,
+        value=store.defaults.value_of(definition.name),
+        kind=definition.setting_type,
+        source=synonyms[0].source,
+        is_read_only=False,
+        synonyms=synonyms,
+        documentation=f"The default of {definition.name}. {definition.documentation}",
     )
 
 
-def _setting(name: str, value: str, kind: SettingType, source: int = DEFAULT_SOURCE) -> Setting:
-    return Setting(name=name, value=value, kind=kind, source=source)
+def _default_synonyms(store: LogStore, definition: TopicSetting) -> tuple[Synonym, ...]:
+    name = definition.broker_name
+    if name is None:
+        return ()
+    static = store.static_defaults.value_of(definition.name)
+    return (
+        *(
+            Synonym(name, texts[name], source)
+            for texts, source in (
+                (store.overrides.broker, Source.BROKER),
+                (store.overrides.cluster, Source.CLUSTER),
+            )
+            if name in texts
+        ),
+        *_static_synonyms(name, static, definition.default),
+    )
 
 
-def _by_name(*settings: Setting) -> Mapping[str, Setting]:
-    return {setting.name: setting for setting in settings}
+def _fixed_setting(config: BrokerConfig, fixed: FixedSetting) -> Setting:
+    synonyms = _static_synonyms(fixed.name, fixed.value(config), fixed.default)
+    return Setting(
+        name=fixed.name,
+        value=fixed.value(config),
+        kind=fixed.kind,
+        source=synonyms[0].source,
+        is_read_only=True,
+        synonyms=synonyms,
+        documentation=fixed.documentation,
+    )
+
+
+def _static_synonyms(name: str, static: str, default: str) -> tuple[Synonym, ...]:
+    given = () if static == default else (Synonym(name, static, Source.STATIC),)
+    return (*given, Synonym(name, default, Source.DEFAULT))
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

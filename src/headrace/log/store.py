@@ -3,6 +3,7 @@
     lock                     held by the process that has the directory open; holds its pid
     meta.json                cluster id, producer ids
     recovery-points.json     up to where each partition is known to be durable
+    broker-settings.json     broker-wide defaults that were changed while the broker ran
     topics/, log/            see topic_files.py
 
 Topics are created, changed and deleted in two steps, the one that waits for the disk on another thread (see
@@ -29,6 +30,7 @@ from headrace.errors import (
     UnknownTopic,
     UsageError,
 )
+from headrace.log.broker_overrides import BrokerOverrides, read_overrides, write_overrides
 from headrace.log.change import Change
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
@@ -73,7 +75,9 @@ class LogStore:
     ) -> None:
         self.data_dir = data_dir
         self._config = config
-        self._defaults = TopicSettings.of_broker(config, message_bytes_max=message_bytes_max)
+        self.static_defaults = TopicSettings.of_broker(config, message_bytes_max=message_bytes_max)
+        self._overrides = BrokerOverrides()
+        self._defaults = self.static_defaults
         self._clock = clock
         self._disk = disk
         self._new_id = new_id
@@ -116,11 +120,6 @@ class LogStore:
         return store
 
     @property
-    def defaults(self) -> TopicSettings:
-        """What holds for a topic for which nobody set anything."""
-        return self._defaults
-
-    @property
     def topics(self) -> Mapping[str, Topic]:
         """All topics by name."""
         return MappingProxyType(self._topics)
@@ -144,6 +143,16 @@ class LogStore:
     def cluster_id(self) -> str:
         """An id that was made with the data directory and stays with it."""
         return self._identity.cluster_id
+
+    @property
+    def defaults(self) -> TopicSettings:
+        """What holds for a topic for which nobody set anything."""
+        return self._defaults
+
+    @property
+    def overrides(self) -> BrokerOverrides:
+        """Which of the defaults were changed while the broker ran."""
+        return self._overrides
 
     @property
     def cuts(self) -> list[CutTail]:
@@ -263,7 +272,7 @@ class LogStore:
     def begin_reconfiguration(self, name: str, config: Mapping[str, str]) -> Change[Topic]:
         """Give a topic these settings in place of the ones that it has. Raises ConfigError for a bad one."""
         topic = self._topic(name)
-        settings = TopicSettings.parse(config, self._defaults)
+        TopicSettings.parse(config, self._defaults)
         self._fail_stop.check()
         manifest = _manifest(topic, config=config)
 
@@ -272,11 +281,28 @@ class LogStore:
             return publish
 
         def publish() -> Topic:
-            for partition in topic.partitions:
-                partition.change_settings(settings)
             return self._show(replace(topic, config=MappingProxyType(dict(config))))
 
         return self._change(name, "changing the settings of topic", work)
+
+    def begin_override(self, overrides: BrokerOverrides) -> Change[None]:
+        """Change the defaults for all topics. Raises ConfigError for a bad one."""
+        defaults = overrides.defaults(self.static_defaults)
+        for topic in self._topics.values():
+            TopicSettings.parse(topic.config, defaults)
+        self._fail_stop.check()
+
+        def work() -> Callable[[], None]:
+            write_overrides(self.data_dir, self._disk, overrides)
+            return publish
+
+        def publish() -> None:
+            self._overrides, self._defaults = overrides, defaults
+            for topic in self._topics.values():
+                self._apply_settings(topic)
+
+        doing = "changing the broker's settings"
+        return Change(doing, work, lock=self._changes_lock, fail_stop=self._fail_stop)
 
     def create_topic(self, name: str, partition_count: int, config: Mapping[str, str] | None = None) -> Topic:
         """Make a topic, waiting for the disk."""
@@ -293,6 +319,10 @@ class LogStore:
     def configure_topic(self, name: str, config: Mapping[str, str]) -> Topic:
         """Give a topic other settings, waiting for the disk."""
         return self._at_once(self.begin_reconfiguration(name, config))
+
+    def change_defaults(self, overrides: BrokerOverrides) -> None:
+        """Change the defaults for all topics, waiting for the disk."""
+        self._at_once(self.begin_override(overrides))
 
     def close(self) -> None:
         """Sync and close all partitions, and let go of the directory."""
@@ -337,9 +367,16 @@ class LogStore:
 
     def _show(self, topic: Topic) -> Topic:
         self._hide(topic.name)
+        # The defaults may have been changed since the topic was opened.
+        self._apply_settings(topic)
         self._topics[topic.name] = topic
         self._partition_count += len(topic.partitions)
         return topic
+
+    def _apply_settings(self, topic: Topic) -> None:
+        settings = TopicSettings.parse(topic.config, self._defaults)
+        for partition in topic.partitions:
+            partition.change_settings(settings)
 
     def _hide(self, name: str) -> None:
         topic = self._topics.pop(name, None)
@@ -354,6 +391,8 @@ class LogStore:
         self._topic_files.open()
         self._disk.sync_directory(self.data_dir)
         self._recovery_points = RecoveryPoints.open(self.data_dir, self._disk)
+        self._overrides = read_overrides(self.data_dir, self._disk)
+        self._defaults = self._overrides.defaults(self.static_defaults)
         self._identity = Identity.open(self.data_dir, self._disk, self._new_id())
         for manifest in self._topic_files.manifests():
             self._show(self._open_topic(manifest))

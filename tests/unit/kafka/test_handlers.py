@@ -12,7 +12,7 @@ from headrace.errors import StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
-from headrace.kafka.handlers.configs import TOPIC, handle_describe_configs
+from headrace.kafka.handlers.configs import Resource, handle_describe_configs
 from headrace.kafka.handlers.fetch import handle_fetch
 from headrace.kafka.handlers.group_admin import handle_describe_groups
 from headrace.kafka.handlers.list_offsets import MAX_TIMESTAMP, handle_list_offsets
@@ -203,7 +203,7 @@ def test_a_group_that_is_asked_for_many_times_is_described_once(bench: Bench) ->
 
 
 def test_settings_that_are_asked_for_many_times_are_listed_once(bench: Bench) -> None:
-    topic = DescribeConfigsResource(resource_type=TOPIC, resource_name="t")
+    topic = DescribeConfigsResource(resource_type=Resource.TOPIC, resource_name="t")
     answer = handle_describe_configs(bench.call(4), DescribeConfigsRequest(resources=(topic,) * 1_000))
     assert [result.resource_name for result in answer.results] == ["t"]
 

@@ -27,8 +27,12 @@ from headrace.kafka.messages.delete_topics import DeletableTopicResult, DeleteTo
 from headrace.kafka.refusal import Refused, code_of
 from headrace.kafka.services import INTERNAL_TOPICS, NODE_ID
 from headrace.kafka.settings import topic_settings
+from headrace.log.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
     from headrace.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
     from headrace.kafka.messages.delete_topics import DeleteTopicsRequest
     from headrace.kafka.services import Call, Services
@@ -120,28 +124,28 @@ def _create(
     services = call.services
     partition_count = _partition_count(services, asked)
 
-    def check() -> None:
+    def check() -> dict[str, str]:
         check_creation(services, asked.name, partition_count)
-        _check_layout(services, asked)
+        _check_layout(asked)
+        return _config(services, asked)
 
     if validate_only:
         try:
-            check()
+            config = check()
         except HeadraceError as error:
             return _not_created(asked, error)
-        return _created(services, asked.name, partition_count, None)
+        return _created(services, asked.name, None, partition_count, config)
     pending: Pending[CreatableTopicResult] = Pending()
 
     def begin() -> Change[Topic]:
-        check()
-        return services.store.begin_creation(asked.name, partition_count)
+        return services.store.begin_creation(asked.name, partition_count, check())
 
     def on_outcome(outcome: Topic | HeadraceError) -> None:
         if isinstance(outcome, HeadraceError):
             pending.resolve(_not_created(asked, outcome))
             return
         audit(call, "topic.create", topic=asked.name, partitions=partition_count)
-        pending.resolve(_created(services, asked.name, partition_count, outcome))
+        pending.resolve(_created(services, asked.name, outcome.topic_id, partition_count, outcome.config))
 
     services.topics.change(asked.name, begin, on_outcome)
     return pending
@@ -153,8 +157,21 @@ def _partition_count(services: Services, topic: CreatableTopic) -> int:
     return services.config.default_partition_count if topic.num_partitions == -1 else topic.num_partitions
 
 
-def _check_layout(services: Services, topic: CreatableTopic) -> None:
-    """Raise Refused if the replicas or the settings asked for can't be had."""
+def _config(services: Services, topic: CreatableTopic) -> dict[str, str]:
+    """The settings asked for. Raises Refused or ConfigError if they can't be had."""
+    config = {}
+    for asked in topic.configs:
+        if asked.value is None:
+            raise Refused(ErrorCode.invalid_config, f"{asked.name} can't be null: leave it out")
+        config[asked.name] = asked.value
+    if len(config) < len(topic.configs):
+        raise Refused(ErrorCode.invalid_config, "a setting is named twice: name each once")
+    TopicSettings.parse(config, services.store.defaults)
+    return config
+
+
+def _check_layout(topic: CreatableTopic) -> None:
+    """Raise Refused if the replicas asked for can't be had."""
     if topic.replication_factor not in {-1, 1}:
         raise Refused(
             ErrorCode.invalid_replication_factor,
@@ -167,15 +184,6 @@ def _check_layout(services: Services, topic: CreatableTopic) -> None:
             ErrorCode.invalid_replica_assignment,
             f"partitions are assigned to broker {NODE_ID}, numbered from 0 without a gap",
         )
-    settings = topic_settings(services.config)
-    for asked in topic.configs:
-        if asked.name not in settings:
-            raise Refused(ErrorCode.invalid_config, f"there is no topic setting {asked.name}")
-        if asked.value not in {None, settings[asked.name].value}:
-            held = settings[asked.name].value
-            raise Refused(
-                ErrorCode.invalid_config, f"{asked.name}={asked.value} can't be had; here it is {held}"
-            )
 
 
 def _not_created(topic: CreatableTopic, error: HeadraceError) -> CreatableTopicResult:
@@ -183,11 +191,15 @@ def _not_created(topic: CreatableTopic, error: HeadraceError) -> CreatableTopicR
 
 
 def _created(
-    services: Services, name: str, partition_count: int, topic: Topic | None
+    services: Services,
+    name: str,
+    topic_id: UUID | None,
+    partition_count: int,
+    config: Mapping[str, str],
 ) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name,
-        topic_id=None if topic is None else topic.topic_id,
+        topic_id=topic_id,
         num_partitions=partition_count,
         replication_factor=1,
         configs=tuple(
@@ -198,7 +210,7 @@ def _created(
                 config_source=setting.source,
                 is_sensitive=False,
             )
-            for setting in topic_settings(services.config).values()
+            for setting in topic_settings(services.store, config).values()
         ),
     )
 

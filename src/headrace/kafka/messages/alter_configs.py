@@ -1,0 +1,38 @@
+"""AlterConfigs (API 33), versions 0 to 2: the fields of all of them."""
+
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterableConfig:
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResource:
+    resource_type: int
+    resource_name: str
+    configs: tuple[AlterableConfig, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsRequest:
+    resources: tuple[AlterConfigsResource, ...]
+    validate_only: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResourceResponse:
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+    resource_type: int
+    resource_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigsResponse:
+    throttle_time_ms: int = 0
+    responses: tuple[AlterConfigsResourceResponse, ...]
