@@ -30,6 +30,8 @@ NO_TIMESTAMP: Final = -1
 
 _OFFSET_ENTRY: Final = Struct(">II")
 _TIME_ENTRY: Final = Struct(">qI")
+OFFSET_ENTRY_BYTES: Final = _OFFSET_ENTRY.size
+TIME_ENTRY_BYTES: Final = _TIME_ENTRY.size
 
 
 class TimeEntry(NamedTuple):
@@ -64,8 +66,11 @@ class SegmentIndex:
         self.max_timestamp = TimeEntry(NO_TIMESTAMP, base_offset)
 
     def add(self, header: BatchHeader, position: int) -> None:
-        """Take note of the batch that begins at a position; batches come in their order."""
-        if header.max_timestamp_ms > self.max_timestamp.timestamp_ms:
+        """Take note of the batch that begins at a position; batches come in their order.
+
+        Compaction leaves batches without records; nothing happened at their time.
+        """
+        if header.max_timestamp_ms > self.max_timestamp.timestamp_ms and header.record_count:
             self.max_timestamp = TimeEntry(header.max_timestamp_ms, header.last_offset)
         if self._unindexed_bytes > self._interval_bytes:
             self._offsets.append(header.last_offset - self._base_offset)
@@ -73,6 +78,16 @@ class SegmentIndex:
             self._add_time_entry()
             self._unindexed_bytes = 0
         self._unindexed_bytes += header.size_bytes
+
+    @property
+    def offset_entry_count(self) -> int:
+        """How many entries the offset index has."""
+        return len(self._offsets)
+
+    @property
+    def time_entry_count(self) -> int:
+        """How many entries the time index has."""
+        return len(self._timestamps)
 
     def floor_by_offset(self, offset: int) -> int:
         """A batch's position, as far back as needed to find there or later the batch that has the offset."""

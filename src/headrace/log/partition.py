@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from dataclasses import dataclass
+from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -24,12 +25,13 @@ from headrace.log.batch import Batch, place, read_header, split_batches, with_ba
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
-from headrace.log.index import NO_TIMESTAMP, RELATIVE_OFFSET_MAX
+from headrace.log.index import NO_TIMESTAMP
 from headrace.log.intake import Intake
 from headrace.log.marker import Marker, encode_marker
 from headrace.log.open_files import OpenFiles
 from headrace.log.producers import Duplicate, ProducerStates, apply_batch
 from headrace.log.recovery import Recovery
+from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
 from headrace.log.timestamps import TimestampedOffset, first_record_since
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.clock import Clock
+    from headrace.log.batch import BatchHeader
     from headrace.log.disk import Buffer, Disk
     from headrace.log.producers import ProducerInfo
     from headrace.log.recovery import CutTail
@@ -100,6 +103,8 @@ class PartitionLog:
         self._durable_offset = self.start_offset
         self._unsealed = [segment for segment in self._segments if not segment.is_sealed]
         self._unsealed_lock = Lock()
+        self._segments[-1].begun_ms = clock.now_ms()
+        self._rolling = self._new_rolling()
         self._sync_lock = Lock()
         self._is_closed = False
 
@@ -182,6 +187,7 @@ class PartitionLog:
         """Take other settings for what is done from now on."""
         self._settings = settings
         self._intake = Intake(settings)
+        self._rolling = self._new_rolling()
 
     @property
     def start_offset(self) -> int:
@@ -309,9 +315,11 @@ class PartitionLog:
         self._require_open()
         try:
             for segment in self._segments:
-                batch = segment.first_batch_since(timestamp_ms)
-                if batch is not None:
-                    return first_record_since(batch, timestamp_ms)
+                offset = self.start_offset
+                while (batch := segment.first_batch_since(timestamp_ms, offset)) is not None:
+                    if (found := first_record_since(batch, timestamp_ms, offset)) is not None:
+                        return found
+                    offset = read_header(batch).last_offset + 1
         except OSError as error:
             raise storage_error(f"searching {self.directory} by time", error) from error
         return None
@@ -373,11 +381,11 @@ class PartitionLog:
             headers.append(place(batch.header, offset))
             buffers += with_base_offset(batch, offset)
             offset += batch.header.last_offset_delta + 1
-        segment = self._segment_for(sum(header.size_bytes for header in headers), offset)
         try:
+            segment = self._segment_for(headers)
             segment.open()
         except OSError as error:
-            raise storage_error(f"opening {segment.path}", error) from error
+            raise storage_error(f"opening {self._segments[-1].path}", error) from error
         try:
             segment.append(headers, buffers)
         except OSError as error:
@@ -388,12 +396,17 @@ class PartitionLog:
                 apply_batch(self._producers, segment.transaction_index, header, marker, now_s=now_s)
         self._end_offset = offset
 
-    def _segment_for(self, size_bytes: int, next_offset: int) -> Segment:
-        """The active segment, or a new one when the batches would make it too large."""
+    def _segment_for(self, headers: list[BatchHeader]) -> Segment:
+        """The active segment, or a new one when it is time for one."""
         active = self._segments[-1]
-        is_full = active.size_bytes + size_bytes > self._settings.segment_bytes_max
-        is_long = next_offset - active.base_offset > RELATIVE_OFFSET_MAX
-        return self._roll() if active.size_bytes and (is_full or is_long) else active
+        is_due = self._rolling.is_due(
+            active,
+            size_bytes=sum(header.size_bytes for header in headers),
+            next_offset=headers[-1].last_offset + 1,
+            timestamp_ms=max(header.max_timestamp_ms for header in headers),
+            now_ms=self._clock.now_ms(),
+        )
+        return self._roll() if is_due else active
 
     def _roll(self) -> Segment:
         self._segments[-1].index.seal()
@@ -408,7 +421,15 @@ class PartitionLog:
         self._base_offsets.append(segment.base_offset)
         with self._unsealed_lock:
             self._unsealed.append(segment)
+        segment.begun_ms = self._clock.now_ms()
+        self._rolling = self._new_rolling()
         return segment
+
+    def _new_rolling(self) -> Rolling:
+        """What says when the active segment is full."""
+        # Chance spreads the work, but it is the same chance each time, so that a simulation can be repeated.
+        seed = f"{self.directory.name} {self._base_offsets[-1]}"
+        return Rolling(self._settings, Random(seed))  # noqa: S311  # Nothing is secret about it.
 
     def _sync_segments(self, unsealed: list[Segment]) -> None:
         """Sync segments in their order; all but the last have been rolled, and are sealed."""

@@ -56,6 +56,9 @@ class Segment:
         self.path = segment_path(directory, base_offset, "log")
         self.is_sealed = False
         self.name_is_durable = False
+        self.begun_ms = 0
+        """When this process made or found the segment; for those who have nothing better to go by."""
+        self._first_timestamp_ms: int | None = None
         self._directory = directory
         self._disk = disk
         self._files = files
@@ -87,6 +90,13 @@ class Segment:
     def index(self) -> SegmentIndex:
         """Both indexes; those of a sealed segment are loaded when first needed."""
         return self._load_index() if self._index is None else self._index
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The highest timestamp of the first batch, of which there must be one."""
+        if self._first_timestamp_ms is None:
+            self._first_timestamp_ms = self.scanner(HEADER_WINDOW_BYTES).header_at(0).max_timestamp_ms
+        return self._first_timestamp_ms
 
     def adopt(self, *, size_bytes: int, next_offset: int, durable_bytes: int) -> None:
         """Take over what recovery found in an unsealed segment, whose index it has built.
@@ -123,9 +133,9 @@ class Segment:
         """Whole batches from the one that has the offset on; none that reaches `below_offset`."""
         return self._with_sound_index(lambda: self._read(offset, size_bytes_max, below_offset))
 
-    def first_batch_since(self, timestamp_ms: int) -> bytes | None:
-        """The first batch that has a record at the time or later."""
-        return self._with_sound_index(lambda: self._first_batch_since(timestamp_ms))
+    def first_batch_since(self, timestamp_ms: int, from_offset: int = 0) -> bytes | None:
+        """The first batch that reaches the offset and says that it has a record at the time or later."""
+        return self._with_sound_index(lambda: self._first_batch_since(timestamp_ms, from_offset))
 
     def max_timestamp(self) -> TimeEntry:
         """The highest timestamp of the segment, and the last offset of the first batch that has it."""
@@ -255,17 +265,20 @@ class Segment:
             header = scanner.header_at(position)
         return position
 
-    def _first_batch_since(self, timestamp_ms: int) -> bytes | None:
+    def _first_batch_since(self, timestamp_ms: int, from_offset: int) -> bytes | None:
         if self.index.max_timestamp.timestamp_ms < timestamp_ms:
             return None
         entry = self.index.floor_by_timestamp(timestamp_ms)
         position = 0 if entry is None else self._check_time_entry(entry)
+        if from_offset > self.base_offset:
+            position = max(position, self._position_of(from_offset))
         scanner = self.scanner(HEADER_WINDOW_BYTES)
-        header = scanner.header_at(position)
-        while header.max_timestamp_ms < timestamp_ms:
-            position += header.size_bytes
+        while position < self.size_bytes:
             header = scanner.header_at(position)
-        return self._read(header.base_offset, 0, self.next_offset)
+            if header.max_timestamp_ms >= timestamp_ms:
+                return self._read(header.base_offset, 0, self.next_offset)
+            position += header.size_bytes
+        return None
 
     def _check_time_entry(self, entry: TimeEntry) -> int:
         """Where the batch begins of which the time index speaks, if it speaks the truth."""

@@ -377,8 +377,7 @@ _DEFINITIONS: Final = (
     _setting(
         "segment.index.bytes",
         int_kind(4),
-        "A segment is closed when its offset index would grow past this, or its time index past one and a "
-        "half times this.",
+        "A segment is closed when one of its indexes has grown to this.",
         broker_name="log.index.size.max.bytes",
     ),
     _setting(

@@ -10,6 +10,7 @@ from crc32c import crc32c
 from hypothesis import settings
 
 from headrace.clock import Clock
+from headrace.config import LONG_MAX
 from headrace.log.batch import encode_batch
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
@@ -83,7 +84,9 @@ def open_partition(disk: SimulatedDisk, clock: Clock, partition_dir: Path) -> Op
     """Open the partition on the disk in memory, with small segments unless told otherwise."""
 
     def open_(segment_bytes_max: int = 1024, index_interval_bytes: int = 100) -> PartitionLog:
-        settings = TopicSettings(segment_bytes=segment_bytes_max, index_interval_bytes=index_interval_bytes)
+        settings = TopicSettings(
+            segment_bytes=segment_bytes_max, index_interval_bytes=index_interval_bytes, segment_ms=LONG_MAX
+        )
         return PartitionLog.open(partition_dir, settings, clock, disk=disk)
 
     return open_

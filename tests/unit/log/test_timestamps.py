@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.log.batch import HEADER_BYTES, decode_records, encode_batch
+from headrace.log.batch import APPEND_TIME, CODECS, HEADER_BYTES, decode_records, encode_batch, read_header
+from headrace.log.batch import sign as signed
+from headrace.log.compression import deflate
 from headrace.log.record import Record
 from headrace.log.timestamps import TimestampedOffset, first_record_since
 
@@ -25,10 +27,22 @@ records = st.builds(
 def test_the_record_found_is_the_first_that_a_full_reading_finds(
     written: list[Record], data: st.DataObject
 ) -> None:
-    batch = encode_batch(written, base_offset=70)
+    codec, has_append_time = data.draw(st.sampled_from(CODECS)), data.draw(st.booleans())
+    batch = _compressed(encode_batch(written, base_offset=70), codec, has_append_time=has_append_time)
     since = data.draw(st.integers(0, max(record.timestamp_ms for record in written)))
-    expected = next(record for record in decode_records(batch) if record.timestamp_ms >= since)
-    assert first_record_since(batch, since) == TimestampedOffset(expected.offset, expected.timestamp_ms)
+    from_offset = data.draw(st.integers(60, 90))
+    suitable = (
+        TimestampedOffset(record.offset, record.timestamp_ms)
+        for record in decode_records(batch)
+        if record.timestamp_ms >= since and record.offset >= from_offset
+    )
+    assert first_record_since(batch, since, from_offset) == next(suitable, None)
+
+
+def _compressed(batch: bytes, codec: str, *, has_append_time: bool) -> bytes:
+    attributes = CODECS.index(codec) | (APPEND_TIME if has_append_time else 0)
+    header = read_header(batch)._replace(attributes=attributes)
+    return bytes(signed(header, deflate(codec, batch[HEADER_BYTES:])).data)
 
 
 def test_nothing_is_read_after_the_record_that_is_found(make_batch: MakeBatch, sign: Sign) -> None:

@@ -1,0 +1,67 @@
+"""When a partition begins a new segment, by Kafka's rules.
+
+Batches go to a new segment when, with them, the active one
+
+    would grow past segment.bytes,
+    would have an offset too far from its base for its index,
+    or would span more time, from its first batch to these, than segment.ms;
+    and when one of its indexes has as many entries as segment.index.bytes has room for.
+
+Time is that of the records, not of the clock, so that reading a topic's history into a new one makes the
+same segments. Only where records have no timestamps, the clock counts, from the segment's beginning on. From
+segment.ms a random part of segment.jitter.ms is taken off, once for each segment. Of a compacted topic no
+segment spans more time than max.compaction.lag.ms, because the active segment is never compacted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.log.index import NO_TIMESTAMP, OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from headrace.log.segment import Segment
+    from headrace.log.topic_settings import TopicSettings
+
+
+class Rolling:
+    """The limits of one active segment."""
+
+    __slots__ = ("_bytes_max", "_offset_entries_max", "_span_ms_max", "_time_entries_max")
+
+    def __init__(self, settings: TopicSettings, random: Random) -> None:
+        self._bytes_max = settings.segment_bytes_max
+        self._span_ms_max = segment_span_ms_max(settings)
+        if settings.segment_jitter_ms:
+            self._span_ms_max -= random.randrange(min(settings.segment_jitter_ms, self._span_ms_max))
+        self._offset_entries_max = settings.segment_index_bytes // OFFSET_ENTRY_BYTES
+        self._time_entries_max = settings.segment_index_bytes // TIME_ENTRY_BYTES - 1
+
+    def is_due(
+        self, active: Segment, *, size_bytes: int, next_offset: int, timestamp_ms: int, now_ms: int
+    ) -> bool:
+        """Whether batches of this size, up to this offset and this highest time, go to a new segment."""
+        if not active.size_bytes:
+            return False
+        return (
+            active.size_bytes + size_bytes > self._bytes_max
+            or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or self._is_old(active, timestamp_ms, now_ms)
+            or active.index.offset_entry_count >= self._offset_entries_max
+            or active.index.time_entry_count >= self._time_entries_max
+        )
+
+    def _is_old(self, active: Segment, timestamp_ms: int, now_ms: int) -> bool:
+        first_ms = active.first_timestamp_ms
+        if first_ms == NO_TIMESTAMP:
+            return now_ms - active.begun_ms > self._span_ms_max
+        return timestamp_ms - first_ms > self._span_ms_max
+
+
+def segment_span_ms_max(settings: TopicSettings) -> int:
+    """How much time the records of one segment may span."""
+    if settings.is_compacted:
+        return min(settings.segment_ms, settings.max_compaction_lag_ms)
+    return settings.segment_ms
