@@ -218,6 +218,10 @@ class BrokerConfig:
     """The longest session timeout that a group member may ask for."""
     group_initial_rebalance_delay_ms: int = 0
     """How long an empty group waits for more members before its first assignment."""
+    transaction_timeout_ms_max: int = 900_000
+    """The longest that a producer may ask a transaction to take before the broker aborts it."""
+    transactional_id_expiration_ms: int = 7 * DAY_MS
+    """A transactional id that no producer has used for so long is forgotten."""
 
     def __post_init__(self) -> None:
         _require(
@@ -231,6 +235,10 @@ class BrokerConfig:
         _require(self.message_bytes_max <= self.frame_bytes_max, "message_bytes_max is above frame_bytes_max")
         _require(
             self.frame_bytes_max <= self.in_flight_bytes_max, "frame_bytes_max is above in_flight_bytes_max"
+        )
+        _require(self.transaction_timeout_ms_max >= 1, "transaction_timeout_ms_max must be at least 1")
+        _require(
+            self.transactional_id_expiration_ms >= 1, "transactional_id_expiration_ms must be at least 1"
         )
         _require(
             self.session_timeout_ms_min <= self.session_timeout_ms_max,

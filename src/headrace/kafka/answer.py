@@ -67,6 +67,15 @@ class Pending(Generic[Response]):
             self.on_abandoned()
 
 
+def follow(pending: Pending[Response], outcome: Response | Pending[Response]) -> None:
+    """Resolve an answer with what a handler returned that was called later."""
+    if isinstance(outcome, Pending):
+        pending.on_abandoned = outcome.abandon
+        outcome.then(pending.resolve)
+    else:
+        pending.resolve(outcome)
+
+
 def when_all(
     outcomes: Sequence[Part | Pending[Part]], combine: Callable[[tuple[Part, ...]], Response]
 ) -> Response | Pending[Response]:

@@ -34,6 +34,20 @@ from headrace.kafka.handlers.metadata import handle_metadata
 from headrace.kafka.handlers.offsets import handle_offset_commit, handle_offset_fetch
 from headrace.kafka.handlers.produce import handle_produce
 from headrace.kafka.handlers.topics import handle_create_topics, handle_delete_topics
+from headrace.kafka.handlers.transaction_admin import (
+    handle_describe_producers,
+    handle_describe_transactions,
+    handle_list_transactions,
+    handle_write_txn_markers,
+)
+from headrace.kafka.handlers.transactions import (
+    handle_add_offsets_to_txn,
+    handle_add_partitions_to_txn,
+    handle_end_txn,
+)
+from headrace.kafka.handlers.txn_offset_commit import handle_txn_offset_commit
+from headrace.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from headrace.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from headrace.kafka.messages.alter_configs import AlterConfigsRequest
 from headrace.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.kafka.messages.create_topics import CreateTopicsRequest
@@ -42,6 +56,9 @@ from headrace.kafka.messages.delete_topics import DeleteTopicsRequest
 from headrace.kafka.messages.describe_cluster import DescribeClusterRequest
 from headrace.kafka.messages.describe_configs import DescribeConfigsRequest
 from headrace.kafka.messages.describe_groups import DescribeGroupsRequest
+from headrace.kafka.messages.describe_producers import DescribeProducersRequest
+from headrace.kafka.messages.describe_transactions import DescribeTransactionsRequest
+from headrace.kafka.messages.end_txn import EndTxnRequest
 from headrace.kafka.messages.fetch import FetchRequest
 from headrace.kafka.messages.find_coordinator import FindCoordinatorRequest
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
@@ -52,12 +69,15 @@ from headrace.kafka.messages.leave_group import LeaveGroupRequest
 from headrace.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.kafka.messages.list_groups import ListGroupsRequest
 from headrace.kafka.messages.list_offsets import ListOffsetsRequest
+from headrace.kafka.messages.list_transactions import ListTransactionsRequest
 from headrace.kafka.messages.metadata import MetadataRequest
 from headrace.kafka.messages.offset_commit import OffsetCommitRequest
 from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from headrace.kafka.messages.produce import ProduceRequest
 from headrace.kafka.messages.sync_group import SyncGroupRequest
+from headrace.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
+from headrace.kafka.messages.write_txn_markers import WriteTxnMarkersRequest
 from headrace.kafka.services import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -106,13 +126,21 @@ _ALL: Final = (
     Api(API_VERSIONS_KEY, 0, 4, ApiVersionsRequest, handle_api_versions),
     Api(19, 2, 7, CreateTopicsRequest, handle_create_topics),
     Api(20, 1, 6, DeleteTopicsRequest, handle_delete_topics),
-    Api(22, 0, 6, InitProducerIdRequest, handle_init_producer_id),
+    Api(22, 0, 5, InitProducerIdRequest, handle_init_producer_id),
     Api(23, 2, 4, OffsetForLeaderEpochRequest, handle_offset_for_leader_epoch),
+    Api(24, 0, 5, AddPartitionsToTxnRequest, handle_add_partitions_to_txn),
+    Api(25, 0, 4, AddOffsetsToTxnRequest, needing(OFFSETS_TOPIC, handle_add_offsets_to_txn)),
+    Api(26, 0, 5, EndTxnRequest, handle_end_txn),
+    Api(27, 1, 2, WriteTxnMarkersRequest, handle_write_txn_markers),
+    Api(28, 0, 5, TxnOffsetCommitRequest, needing(OFFSETS_TOPIC, handle_txn_offset_commit)),
     Api(32, 1, 4, DescribeConfigsRequest, handle_describe_configs),
     Api(33, 0, 2, AlterConfigsRequest, handle_alter_configs),
     Api(42, 0, 2, DeleteGroupsRequest, handle_delete_groups),
     Api(44, 0, 1, IncrementalAlterConfigsRequest, handle_incremental_alter_configs),
     Api(60, 0, 2, DescribeClusterRequest, handle_describe_cluster),
+    Api(61, 0, 0, DescribeProducersRequest, handle_describe_producers),
+    Api(65, 0, 0, DescribeTransactionsRequest, handle_describe_transactions),
+    Api(66, 0, 1, ListTransactionsRequest, handle_list_transactions),
     Api(74, 0, 1, ListConfigResourcesRequest, handle_list_config_resources),
 )
 

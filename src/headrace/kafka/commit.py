@@ -63,8 +63,12 @@ class GroupCommit:
         self._sync_next()
 
     def when_durable(self, log: PartitionLog, end_offset: int, waiter: Waiter) -> None:
-        """Call the waiter once everything below the offset is durable, or the disk has failed."""
-        if self.is_durable(log, end_offset):
+        """Call the waiter once everything below the offset is durable, or the disk has failed.
+
+        Waiters of one partition are called in the order in which they came. The sync thread may have got
+        further than those who wait have been told.
+        """
+        if self.is_durable(log, end_offset) and log not in self._waiters:
             waiter(None)
         else:
             self._waiters.setdefault(log, deque()).append((end_offset, waiter))

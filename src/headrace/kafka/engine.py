@@ -16,8 +16,12 @@ from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.producer_ids import ProducerIds
+from headrace.kafka.producer_transactions import ProducerTransactions
 from headrace.kafka.services import Services
 from headrace.kafka.topic_changes import TopicChanges
+from headrace.kafka.transaction_log import TransactionLog
+from headrace.kafka.transaction_markers import TransactionMarkers
+from headrace.kafka.transactions.coordinator import TransactionLimits
 from headrace.kafka.watchers import Watchers
 
 if TYPE_CHECKING:
@@ -65,6 +69,8 @@ class Engine:
         self._is_stopping = False
         watchers = Watchers()
         commit = GroupCommit(config.durability, start_sync, watchers.notify, self._on_failure)
+        groups = ConsumerGroups(config, store, clock, loop, commit)
+        producer_ids = ProducerIds(store, submit, commit.fail)
         self.services = Services(
             config=config,
             store=store,
@@ -72,9 +78,20 @@ class Engine:
             scheduler=loop,
             commit=commit,
             watchers=watchers,
-            groups=ConsumerGroups(config, store, clock, loop, commit),
+            groups=groups,
             topics=TopicChanges(store, submit, commit.fail),
-            producer_ids=ProducerIds(store, submit, commit.fail),
+            producer_ids=producer_ids,
+            transactions=ProducerTransactions(
+                TransactionLimits(
+                    timeout_ms_max=config.transaction_timeout_ms_max,
+                    idle_ms_max=config.transactional_id_expiration_ms,
+                ),
+                clock,
+                loop,
+                log=TransactionLog(store, clock, commit),
+                markers=TransactionMarkers(store, loop, commit, groups),
+                producer_ids=producer_ids,
+            ),
             new_id=new_id,
         )
         self._budget = InFlightBudget(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
@@ -82,6 +99,7 @@ class Engine:
     def start(self) -> None:
         """Begin with what is done from time to time."""
         self.services.producer_ids.reserve_ahead()
+        self.services.transactions.start()
         self._sweep()
 
     def stop(self) -> None:
@@ -90,6 +108,7 @@ class Engine:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.services.groups.close()
+        self.services.transactions.close()
 
     def new_connection(self) -> ClientConnection:
         """What serves a client that has connected."""

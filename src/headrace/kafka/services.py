@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from headrace.kafka.commit import GroupCommit
     from headrace.kafka.consumer_groups import ConsumerGroups
     from headrace.kafka.producer_ids import ProducerIds
+    from headrace.kafka.producer_transactions import ProducerTransactions
     from headrace.kafka.topic_changes import TopicChanges
     from headrace.kafka.watchers import Watchers
     from headrace.log.partition import PartitionLog
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 NODE_ID: Final = 1
 """There is one broker, and this is its number."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
-    OFFSETS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)}
+    OFFSETS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)},
+    TRANSACTIONS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)},
 }
 """The topics that only the broker writes, and the settings that they are created with."""
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -63,6 +66,7 @@ class Services:
     groups: ConsumerGroups
     topics: TopicChanges
     producer_ids: ProducerIds
+    transactions: ProducerTransactions
     new_id: Callable[[], UUID] = uuid4
     """Makes ids that nobody else has, such as those of group members."""
     names_by_id: dict[UUID, str] = field(default_factory=dict)

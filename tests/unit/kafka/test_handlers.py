@@ -81,6 +81,7 @@ class Bench:
         watchers = Watchers()
         self.commit = GroupCommit("sync", self.syncs.append, watchers.notify, lambda _: None)
         scheduler: Any = None
+        transactions: Any = None
         self.services = Services(
             config=config,
             store=self.store,
@@ -91,6 +92,7 @@ class Bench:
             groups=ConsumerGroups(config, self.store, clock, scheduler, self.commit),
             topics=TopicChanges(self.store, self.submit, self.commit.fail),
             producer_ids=ProducerIds(self.store, self.submit, self.commit.fail),
+            transactions=transactions,
         )
 
     def submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:

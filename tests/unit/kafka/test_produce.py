@@ -43,6 +43,7 @@ class Bench:
             groups=unused,
             topics=unused,
             producer_ids=unused,
+            transactions=unused,
         )
 
     def log(self, topic: str) -> PartitionLog:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 BROKER_ENDPOINTS: Final = 1
 GROUP: Final = 0
 TRANSACTION: Final = 1
-"""The coordinator is found, so that InitProducerId can say that there are no transactions."""
 FIRST_VERSION_WITH_KEYS: Final = 4
 
 
@@ -61,6 +60,6 @@ def _coordinator(call: Call, key_type: int, key: str) -> Coordinator:
             host="",
             port=-1,
             error_code=ErrorCode.invalid_request,
-            error_message="this broker coordinates consumer groups only; it has no share groups",
+            error_message="this broker coordinates consumer groups and transactions; it has no share groups",
         )
     return Coordinator(key=key, node_id=NODE_ID, host=call.address.host, port=call.address.port)

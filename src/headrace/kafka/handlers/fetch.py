@@ -1,5 +1,8 @@
 """Fetch: batches as they lie on disk, up to the high watermark.
 
+A consumer that reads committed records only gets none beyond the last stable offset, where the first open
+transaction begins, and the list of the aborted transactions among what it gets: it skips those itself.
+
 A fetch that finds less than `min_bytes` is parked. It looks again whenever one of its partitions can be
 read further, and answers with what there is when `max_wait_ms` has passed.
 
@@ -9,8 +12,7 @@ that is above the partition's own limit, while the answer has room. The first ba
 the reading: at most one batch per answer is read in vain.
 
 Fetch sessions are answered without a session (id 0), which the protocol allows: the client then names all
-its partitions in each request. Transactions don't exist yet, so the last stable offset is the high
-watermark and both isolation levels read the same.
+its partitions in each request.
 """
 
 from __future__ import annotations
@@ -22,13 +24,20 @@ from kio.schema.errors import ErrorCode
 from headrace.errors import HeadraceError, OffsetOutOfRange, PartitionClosed
 from headrace.kafka.answer import Pending
 from headrace.kafka.handlers.leader_epoch import check_leader_epoch
-from headrace.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from headrace.kafka.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from headrace.log.batch import read_header
 
 if TYPE_CHECKING:
     from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
     from headrace.kafka.services import Call, Services, Timer
     from headrace.log.partition import PartitionLog
 
+READ_COMMITTED: Final = 1
 SESSIONLESS: Final = 0
 FINAL_EPOCH: Final = -1
 
@@ -100,27 +109,44 @@ class _Reading:
         return PartitionData(
             partition_index=partition.partition,
             high_watermark=high_watermark,
-            last_stable_offset=high_watermark,
+            last_stable_offset=log.last_stable_offset(high_watermark),
             log_start_offset=log.start_offset,
+            aborted_transactions=self._aborted(log, partition.fetch_offset, records),
             records=records,
         )
 
     def _read_log(self, log: PartitionLog, partition: FetchPartition) -> bytes:
-        high_watermark = self._services.commit.high_watermark(log)
+        below_offset = self._services.commit.high_watermark(log)
+        if self._request.isolation_level == READ_COMMITTED:
+            below_offset = log.last_stable_offset(below_offset)
         offset = partition.fetch_offset
         if not log.start_offset <= offset <= log.end_offset:
             raise OffsetOutOfRange(f"offset {offset} is not in {log.start_offset}..{log.end_offset}")
-        if offset >= high_watermark:
+        if offset >= below_offset:
             return b""
         room_bytes = self._room_bytes - self._size_bytes
         if self._is_full or (room_bytes <= 0 and self._size_bytes > 0):
             return b""
         wanted_bytes = max(min(room_bytes, partition.partition_max_bytes), 0)
-        records = log.read(offset, size_bytes_max=wanted_bytes, below_offset=high_watermark)
+        records = log.read(offset, size_bytes_max=wanted_bytes, below_offset=below_offset)
         if len(records) <= room_bytes or self._size_bytes == 0:
             return records
         self._is_full = True
         return b""
+
+    def _aborted(
+        self, log: PartitionLog, offset: int, records: bytes
+    ) -> tuple[AbortedTransaction, ...] | None:
+        """The aborted transactions among the records; nothing for who reads uncommitted ones, too."""
+        if self._request.isolation_level != READ_COMMITTED:
+            return None
+        found = log.aborted_transactions(offset, log.end_offset) if records else []
+        end_offset = _end_offset(records) if found else 0
+        return tuple(
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in found
+            if each.first_offset < end_offset
+        )
 
     def _failed(
         self, partition: FetchPartition, error_code: ErrorCode, log: PartitionLog | None = None
@@ -164,3 +190,12 @@ class _ParkedFetch:
     def _stop(self) -> None:
         self._services.watchers.unwatch(self._logs, self._look_again)
         self._timer.cancel()
+
+
+def _end_offset(records: bytes) -> int:
+    """The offset after the last batch."""
+    position = end_offset = 0
+    while position < len(records):
+        header = read_header(records, position)
+        position, end_offset = position + header.size_bytes, header.last_offset + 1
+    return end_offset

@@ -1,59 +1,86 @@
-"""InitProducerId: an identity under which a producer's retries are recognised.
+"""InitProducerId: an identity by which a producer's retries are recognised, and its transactions kept apart.
 
-An idempotent producer that lost track of its sequence numbers asks again with its id and epoch, and goes on
-with the next epoch (KIP-360). Ids are given out once, across restarts.
-
-There are no transactions yet. A transactional producer is refused with INVALID_TRANSACTION_TIMEOUT: it is
-true that no transaction is short enough, and it is the one code at which both librdkafka and the Java client
-give up at once instead of asking again until their time is up. The broker's log says it in words.
+Ids are given out once, across restarts. A producer without a transactional id gets a new one whenever it
+asks. One with a transactional id gets the id that belongs to it and the next epoch, so that whoever had the
+epoch before is fenced; if that one has left a transaction open, it is aborted first, and the client is told
+to ask again.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
+from headrace.kafka.handlers.internal_topic import needing
 from headrace.kafka.handlers.produce import error_code_of
+from headrace.kafka.handlers.transactions import coordinator_error_code
 from headrace.kafka.messages.init_producer_id import InitProducerIdResponse
+from headrace.kafka.services import TRANSACTIONS_TOPIC
+from headrace.kafka.transactions.state import NO_EPOCH, NO_PRODUCER_ID, ProducerIdentity
 
 if TYPE_CHECKING:
     from headrace.kafka.messages.init_producer_id import InitProducerIdRequest
     from headrace.kafka.services import Call
+    from headrace.kafka.transactions.decision import Decision
 
-logger: Final = logging.getLogger(__name__)
+FIRST_VERSION_WITH_PRODUCER_FENCED: Final = 4
 
-PRODUCER_EPOCH_MAX: Final = 32_767
+InitProducerIdAnswer = InitProducerIdResponse | Pending[InitProducerIdResponse]
 
 
-def handle_init_producer_id(
-    call: Call, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
+def handle_init_producer_id(call: Call, request: InitProducerIdRequest) -> InitProducerIdAnswer:
     """Give out a producer id, or the next epoch of one."""
-    services = call.services
-    if request.transactional_id is not None:
-        logger.warning(
-            "producer %r of client %r wants transactions, which this broker does not have yet; "
-            "unset transactional.id (an idempotent producer works)",
-            request.transactional_id,
-            call.client_id,
-        )
-        return InitProducerIdResponse(error_code=ErrorCode.invalid_transaction_timeout, producer_epoch=-1)
-    if request.producer_id >= 0 and 0 <= request.producer_epoch < PRODUCER_EPOCH_MAX:
-        return InitProducerIdResponse(
-            producer_id=request.producer_id, producer_epoch=request.producer_epoch + 1
-        )
+    if (request.producer_id == NO_PRODUCER_ID) is not (request.producer_epoch == NO_EPOCH):
+        return _refused(ErrorCode.invalid_request)
+    if request.transactional_id is None:
+        return _new_producer_id(call)
+    answer: InitProducerIdAnswer = _init_transactional(call, request)
+    return answer
+
+
+def _new_producer_id(call: Call) -> Pending[InitProducerIdResponse]:
     pending: Pending[InitProducerIdResponse] = Pending()
 
     def on_allocated(outcome: int | HeadraceError) -> None:
         pending.resolve(
-            InitProducerIdResponse(error_code=error_code_of(outcome), producer_epoch=-1)
+            _refused(error_code_of(outcome))
             if isinstance(outcome, HeadraceError)
             else InitProducerIdResponse(producer_id=outcome, producer_epoch=0)
         )
 
-    services.producer_ids.allocate(on_allocated)
+    call.services.producer_ids.allocate(on_allocated)
     return pending
+
+
+def _with_transactional_id(call: Call, request: InitProducerIdRequest) -> Pending[InitProducerIdResponse]:
+    pending: Pending[InitProducerIdResponse] = Pending()
+    expected = (
+        None
+        if request.producer_id == NO_PRODUCER_ID
+        else ProducerIdentity(request.producer_id, request.producer_epoch)
+    )
+
+    def on_decided(outcome: Decision | HeadraceError) -> None:
+        error_code = coordinator_error_code(call, outcome, FIRST_VERSION_WITH_PRODUCER_FENCED)
+        pending.resolve(
+            _refused(error_code)
+            if isinstance(outcome, HeadraceError) or error_code is not ErrorCode.none
+            else InitProducerIdResponse(
+                producer_id=outcome.producer.producer_id, producer_epoch=outcome.producer.epoch
+            )
+        )
+
+    call.services.transactions.init(
+        request.transactional_id or "", request.transaction_timeout_ms, expected, on_decided
+    )
+    return pending
+
+
+_init_transactional = needing(TRANSACTIONS_TOPIC, _with_transactional_id)
+
+
+def _refused(error_code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error_code, producer_epoch=NO_EPOCH)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.kafka.answer import Pending
+from headrace.kafka.answer import Pending, follow
 from headrace.kafka.services import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -36,17 +36,8 @@ def needing(topic: str, handler: Handler) -> Handler:
             topic,
             PARTITION_COUNT,
             INTERNAL_TOPICS[topic],
-            lambda _outcome: _follow(pending, handler(call, request)),
+            lambda _outcome: follow(pending, handler(call, request)),
         )
         return pending
 
     return handle
-
-
-def _follow(pending: Pending[Any], outcome: Any) -> None:
-    """Resolve an answer with the outcome of a handler that was called later."""
-    if isinstance(outcome, Pending):
-        pending.on_abandoned = outcome.abandon
-        outcome.then(pending.resolve)
-    else:
-        pending.resolve(outcome)

@@ -1,7 +1,8 @@
 """ListOffsets: where a partition begins and ends, and where a time is in it.
 
-Nothing is told about records that are not durable yet. A client that asks for the highest timestamp waits
-until that record is durable; to call the partition empty instead would be wrong.
+Nothing is told about records that are not durable yet, nor to a client that reads committed records only
+about those beyond the last stable offset. A client that asks for the highest timestamp waits until that
+record is durable; to call the partition empty instead would be wrong.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     Newest = dict[PartitionLog, TimestampedOffset]
 
+READ_COMMITTED: Final = 1
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -84,7 +86,9 @@ def _look_up_all(services: Services, request: ListOffsetsRequest, newest: Newest
         topics=tuple(
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=tuple(_look_up(services, topic.name, each, newest) for each in topic.partitions),
+                partitions=tuple(
+                    _look_up(services, request, topic.name, each, newest) for each in topic.partitions
+                ),
             )
             for topic in request.topics
         )
@@ -92,7 +96,11 @@ def _look_up_all(services: Services, request: ListOffsetsRequest, newest: Newest
 
 
 def _look_up(
-    services: Services, topic: str, partition: ListOffsetsPartition, newest: Newest
+    services: Services,
+    request: ListOffsetsRequest,
+    topic: str,
+    partition: ListOffsetsPartition,
+    newest: Newest,
 ) -> ListOffsetsPartitionResponse:
     log = services.partition(topic, None, partition.partition_index)
     error_code = (
@@ -103,7 +111,10 @@ def _look_up(
     if log is None or error_code is not ErrorCode.none:
         return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error_code)
     try:
-        timestamp, offset = _offset_for(services, log, partition.timestamp, newest)
+        below_offset = services.commit.high_watermark(log)
+        if request.isolation_level == READ_COMMITTED:
+            below_offset = log.last_stable_offset(below_offset)
+        timestamp, offset = _offset_for(log, below_offset, partition.timestamp, newest)
     except HeadraceError as error:
         return ListOffsetsPartitionResponse(
             partition_index=partition.partition_index, error_code=error_code_of(error)
@@ -116,10 +127,10 @@ def _look_up(
     )
 
 
-def _offset_for(services: Services, log: PartitionLog, timestamp: int, newest: Newest) -> tuple[int, int]:
-    high_watermark = services.commit.high_watermark(log)
+def _offset_for(log: PartitionLog, below_offset: int, timestamp: int, newest: Newest) -> tuple[int, int]:
+    """What is asked for, of the records below an offset."""
     if timestamp == LATEST:
-        return -1, high_watermark
+        return -1, below_offset
     if timestamp in {EARLIEST, EARLIEST_LOCAL}:
         return -1, log.start_offset
     if timestamp == MAX_TIMESTAMP:
@@ -129,6 +140,6 @@ def _offset_for(services: Services, log: PartitionLog, timestamp: int, newest: N
     else:
         # The other negative numbers ask about tiered storage, which has nothing here.
         return UNKNOWN
-    if found is None or found.offset >= high_watermark:
+    if found is None or found.offset >= below_offset:
         return UNKNOWN
     return found.timestamp_ms, found.offset

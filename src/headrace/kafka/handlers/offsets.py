@@ -1,8 +1,12 @@
-"""OffsetCommit and OffsetFetch: how far a group has come."""
+"""OffsetCommit and OffsetFetch: how far a group has come.
+
+A client may ask for offsets that are stable: where a transaction has committed one and not ended yet, it is
+told to ask again (KIP-447).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
 
     from headrace.kafka.messages.offset_commit import (
         OffsetCommitRequest,
-        OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
     )
     from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
@@ -75,13 +78,17 @@ def handle_offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchR
     services = call.services
     if call.api_version >= FIRST_VERSION_WITH_GROUPS:
         return OffsetFetchResponse(
-            groups=tuple(_fetch_group(services, group) for group in _distinct_groups(request.groups))
+            groups=tuple(
+                _fetch_group(services, group, require_stable=request.require_stable)
+                for group in _distinct_groups(request.groups)
+            )
         )
     topics = request.topics
     if call.api_version < FIRST_VERSION_WHERE_NULL_IS_ALL:
         topics = topics or ()
     (group,) = _distinct_groups([OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)])
-    return OffsetFetchResponse(topics=_fetch_group(services, group).topics)
+    found = _fetch_group(services, group, require_stable=request.require_stable)
+    return OffsetFetchResponse(topics=found.topics)
 
 
 def _commit_topic(
@@ -91,49 +98,69 @@ def _commit_topic(
     records: list[OffsetCommitted],
 ) -> OffsetCommitResponseTopic:
     topic = services.topic(asked.name, asked.topic_id)
-    partitions = tuple(
-        _commit_partition(services, request, topic, each, records) for each in asked.partitions
-    )
+    partitions = []
+    for each in asked.partitions:
+        outcome = offset_to_commit(services, request.group_id, topic, each)
+        if isinstance(outcome, OffsetCommitted):
+            records.append(outcome)
+        error_code = outcome if isinstance(outcome, ErrorCode) else ErrorCode.none
+        partitions.append(
+            OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error_code)
+        )
     if topic is None and asked.topic_id is not None:
-        partitions = tuple(
+        partitions = [
             OffsetCommitResponsePartition(
                 partition_index=each.partition_index, error_code=ErrorCode.unknown_topic_id
             )
             for each in asked.partitions
-        )
-    return OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
+        ]
+    return OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=tuple(partitions))
 
 
-def _commit_partition(
-    services: Services,
-    request: OffsetCommitRequest,
-    topic: Topic | None,
-    partition: OffsetCommitRequestPartition,
-    records: list[OffsetCommitted],
-) -> OffsetCommitResponsePartition:
+class CommittedPartition(Protocol):
+    """What OffsetCommit and TxnOffsetCommit say about a partition."""
+
+    @property
+    def partition_index(self) -> int:
+        """Which one."""
+        ...
+
+    @property
+    def committed_offset(self) -> int:
+        """How far the group has come."""
+        ...
+
+    @property
+    def committed_leader_epoch(self) -> int:
+        """Who led the partition when the record before was read."""
+        ...
+
+    @property
+    def committed_metadata(self) -> str | None:
+        """What the group wants to remember beside it."""
+        ...
+
+
+def offset_to_commit(
+    services: Services, group_id: str, topic: Topic | None, partition: CommittedPartition
+) -> OffsetCommitted | ErrorCode:
+    """The offset to be kept, or why it can't be."""
     index, metadata = partition.partition_index, partition.committed_metadata or ""
     if topic is None or not 0 <= index < len(topic.partitions):
-        return OffsetCommitResponsePartition(
-            partition_index=index, error_code=ErrorCode.unknown_topic_or_partition
-        )
+        return ErrorCode.unknown_topic_or_partition
     if partition.committed_offset < NO_OFFSET:
-        return OffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.invalid_request)
+        return ErrorCode.invalid_request
     if len(metadata.encode()) > METADATA_BYTES_MAX:
-        return OffsetCommitResponsePartition(
-            partition_index=index, error_code=ErrorCode.offset_metadata_too_large
-        )
-    records.append(
-        OffsetCommitted(
-            group_id=request.group_id,
-            topic=topic.name,
-            partition=index,
-            offset=partition.committed_offset,
-            leader_epoch=partition.committed_leader_epoch,
-            metadata=metadata,
-            committed_at_ms=services.groups.wall_ms(),
-        )
+        return ErrorCode.offset_metadata_too_large
+    return OffsetCommitted(
+        group_id=group_id,
+        topic=topic.name,
+        partition=index,
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=metadata,
+        committed_at_ms=services.groups.wall_ms(),
     )
-    return OffsetCommitResponsePartition(partition_index=index)
 
 
 def _commit_response(request: OffsetCommitRequest, error_code: ErrorCode) -> OffsetCommitResponse:
@@ -184,22 +211,28 @@ def _distinct_topics(topics: Iterable[OffsetFetchRequestTopic]) -> tuple[OffsetF
     )
 
 
-def _fetch_group(services: Services, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _fetch_group(
+    services: Services, group: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
     asked = group.topics
     if asked is None:
-        offsets = services.groups.coordinator.offsets_of(group.group_id)
+        coordinator = services.groups.coordinator
+        keys = set(coordinator.offsets_of(group.group_id))
+        if require_stable:
+            keys.update(coordinator.pending.partitions_of(group.group_id))
         asked = _distinct_topics(
-            OffsetFetchRequestTopic(name=topic, partition_indexes=(index,))
-            for topic, index in sorted(offsets)
+            OffsetFetchRequestTopic(name=topic, partition_indexes=(index,)) for topic, index in sorted(keys)
         )
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
-        topics=tuple(_fetch_topic(services, group.group_id, topic) for topic in asked),
+        topics=tuple(
+            _fetch_topic(services, group.group_id, topic, require_stable=require_stable) for topic in asked
+        ),
     )
 
 
 def _fetch_topic(
-    services: Services, group_id: str, asked: OffsetFetchRequestTopic
+    services: Services, group_id: str, asked: OffsetFetchRequestTopic, *, require_stable: bool
 ) -> OffsetFetchResponseTopic:
     topic = services.topic(asked.name, asked.topic_id)
     is_unknown_id = topic is None and asked.topic_id is not None
@@ -208,25 +241,32 @@ def _fetch_topic(
         name=name,
         topic_id=asked.topic_id if topic is None else topic.topic_id,
         partitions=tuple(
-            OffsetFetchResponsePartition(
-                partition_index=index, committed_offset=-1, metadata="", error_code=ErrorCode.unknown_topic_id
-            )
+            _no_offset(index, ErrorCode.unknown_topic_id)
             if is_unknown_id
-            else _fetch_partition(services, group_id, name, index)
+            else _fetch_partition(services, group_id, name, index, require_stable=require_stable)
             for index in asked.partition_indexes
         ),
     )
 
 
 def _fetch_partition(
-    services: Services, group_id: str, topic: str, index: int
+    services: Services, group_id: str, topic: str, index: int, *, require_stable: bool
 ) -> OffsetFetchResponsePartition:
-    committed = services.groups.coordinator.offsets_of(group_id).get((topic, index))
+    coordinator = services.groups.coordinator
+    if require_stable and coordinator.pending.is_pending(group_id, topic, index):
+        return _no_offset(index, ErrorCode.unstable_offset_commit)
+    committed = coordinator.offsets_of(group_id).get((topic, index))
     if committed is None:
-        return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="")
+        return _no_offset(index, ErrorCode.none)
     return OffsetFetchResponsePartition(
         partition_index=index,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
+    )
+
+
+def _no_offset(index: int, error_code: ErrorCode) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error_code
     )

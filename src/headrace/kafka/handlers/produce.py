@@ -6,6 +6,10 @@
 
 The append happens at once, in the order of requests; only the acknowledgement waits. So a producer that
 keeps five requests in flight has them all in one fdatasync.
+
+Batches of a transaction are appended once their partition is known to be part of it, and are always
+acknowledged when they are durable: a commit promises them. A transactional producer with acks=0, which could
+not know what its transaction holds, has its connection closed.
 """
 
 from __future__ import annotations
@@ -23,21 +27,25 @@ from headrace.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
     InvalidTimestamp,
+    InvalidTransactionState,
     OutOfOrderSequence,
     PartitionClosed,
     StorageError,
 )
-from headrace.kafka.answer import Pending, Silence
+from headrace.kafka.answer import Pending, Silence, follow
+from headrace.kafka.handlers.transactional_batches import ATTRIBUTES_AT, admit, is_transactional
 from headrace.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
 from headrace.kafka.services import INTERNAL_TOPICS
+from headrace.log.batch import CONTROL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from headrace.kafka.handlers.transactional_batches import Refusals
     from headrace.kafka.messages.produce import (
         PartitionProduceData,
         ProduceRequest,
@@ -58,10 +66,7 @@ class Wait:
     end_offset: int
 
 
-TRANSACTIONAL_BIT: Final = 0x10
-CONTROL_BIT: Final = 0x20
-ATTRIBUTES_AT: Final = 22
-"""The low byte of a batch's attributes."""
+NO_REFUSALS: Final[Refusals] = {}
 
 # The order matters: CorruptBatch is a StorageError.
 ERROR_CODES: Final = (
@@ -71,6 +76,7 @@ ERROR_CODES: Final = (
     (InvalidTimestamp, ErrorCode.invalid_timestamp),
     (OutOfOrderSequence, ErrorCode.out_of_order_sequence_number),
     (InvalidProducerEpoch, ErrorCode.invalid_producer_epoch),
+    (InvalidTransactionState, ErrorCode.invalid_txn_state),
     (PartitionClosed, ErrorCode.unknown_topic_or_partition),
     (StorageError, ErrorCode.kafka_storage_error),
 )
@@ -80,26 +86,44 @@ def handle_produce(
     call: Call, request: ProduceRequest
 ) -> ProduceResponse | Pending[ProduceResponse] | Silence:
     """Append batches."""
-    services = call.services
+    if request.transactional_id is None:
+        return _append_all(call.services, request, NO_REFUSALS, acks=request.acks)
+    if request.acks == 0:
+        return Silence.CLOSE
+    pending: Pending[ProduceResponse] = Pending()
+
+    def on_admitted(refusals: Refusals) -> None:
+        response = _append_all(call.services, request, refusals, acks=-1)
+        assert not isinstance(response, Silence)  # Only acks=0 is silent.
+        follow(pending, response)
+
+    admit(call, request, on_admitted)
+    return pending
+
+
+def _append_all(
+    services: Services, request: ProduceRequest, refusals: Refusals, *, acks: int
+) -> ProduceResponse | Pending[ProduceResponse] | Silence:
     waits: list[Wait] = []
     responses = tuple(
-        _append_topic(services, request, position, waits) for position in range(len(request.topic_data))
+        _append_topic(services, request, position, refusals, waits)
+        for position in range(len(request.topic_data))
     )
-    if request.acks == 0:
+    if acks == 0:
         return Silence.CLOSE if _has_error(responses) else Silence.KEEP_OPEN
-    if request.acks == 1 or not waits:
+    if acks == 1 or not waits:
         return ProduceResponse(responses=responses)
     return _when_durable(services, responses, waits)
 
 
 def _append_topic(
-    services: Services, request: ProduceRequest, position: int, waits: list[Wait]
+    services: Services, request: ProduceRequest, position: int, refusals: Refusals, waits: list[Wait]
 ) -> TopicProduceResponse:
     data = request.topic_data[position]
     topic = services.topic(data.name, data.topic_id)
     partitions = []
     for partition_position, partition in enumerate(data.partition_data):
-        refusal = _refusal(request, topic, partition)
+        refusal = refusals.get((position, partition_position)) or _refusal(request, topic, partition)
         if refusal is not None:
             partitions.append(_failed(partition.index, *refusal))
             continue
@@ -146,10 +170,13 @@ def _refusal(
     # The request may have named the topic by its id alone.
     if topic is not None and topic.name in INTERNAL_TOPICS:
         return ErrorCode.invalid_topic_exception, f"{topic.name} is written by the broker only"
-    attributes = (partition.records or b"")[ATTRIBUTES_AT : ATTRIBUTES_AT + 1]
-    if request.transactional_id is not None or (attributes and attributes[0] & TRANSACTIONAL_BIT):
-        return ErrorCode.invalid_txn_state, "this broker has no transactions yet"
-    if attributes and attributes[0] & CONTROL_BIT:
+    records = partition.records or b""
+    if request.transactional_id is None and is_transactional(records):
+        return (
+            ErrorCode.transactional_id_authorization_failed,
+            "a batch is part of a transaction, but the request names no transactional id",
+        )
+    if len(records) > ATTRIBUTES_AT and records[ATTRIBUTES_AT] & CONTROL:
         return ErrorCode.invalid_record, "control batches are written by the broker only"
     return None
 
