@@ -186,13 +186,3 @@ def test_without_auto_creation_an_unknown_topic_stays_unknown(
         producer.flush(30)
         assert errors[0] is not None
         assert errors[0].code() in {KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
-
-
-def test_a_transactional_producer_is_refused_at_once_and_the_log_says_why(
-    kafka: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    producer = kafka.producer(transactional_id="payments")
-    with pytest.raises(KafkaException) as caught:
-        producer.init_transactions(30)
-    assert caught.value.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
-    assert "'payments' of client 'rdkafka' wants transactions" in caplog.text
