@@ -2,9 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SECONDS ?=
+SEEDS ?= 20000
 PYTEST_ARGS ?=
 
-.PHONY: help setup venv demo test test-fast lint format bench docs lock wheel clean
+.PHONY: help setup venv demo test test-fast soak lint format bench docs lock wheel clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1|\2/' | awk -F'|' '{printf "make %-10s %s\n", $$1, $$2}'
@@ -24,6 +25,9 @@ test: setup  ## Run all tests, those against a real Apache Kafka included
 
 test-fast: venv  ## Run the tests that need no Spark, no browser and no command line: under a minute
 	$(BIN)/pytest -n 4 -m "not spark and not browser and not demo and not java" --ignore tests/acceptance $(PYTEST_ARGS)
+
+soak: venv  ## Tell many more stories of a broker in a world that breaks; SEEDS=100000 tells that many
+	$(BIN)/python -m headrace.testing.simulation --seeds $(SEEDS)
 
 lint: venv  ## Check style, types and the direction of imports
 	$(BIN)/ruff check

@@ -53,32 +53,36 @@ class SyncThread:
 
     def _sync_all(self, logs: Logs) -> StorageError | None:
         for log in logs:
-            try:
-                self._sync(log)
-            except PartitionClosed:
-                # Its topic was deleted meanwhile: nobody needs these records any more.
-                continue
-            except StorageError as error:
+            error = self._sync(log)
+            if error is not None:
                 return error
-            except Exception as error:
-                # This thread must go on, and producers must not wait for ever: a mistake of ours counts as a
-                # disk that has failed.
-                logger.exception("syncing %s failed in an unexpected way", log.directory)
-                return StorageError(f"syncing {log.directory} failed in an unexpected way: {error!r}")
         return None
 
-    def _sync(self, log: PartitionLog) -> None:
+    def _sync(self, log: PartitionLog) -> StorageError | None:
         """Sync; while the system is out of open files, which passes, try again: acknowledgements wait."""
         is_told = False
         while True:
-            try:
-                log.sync()
-            except TooManyOpenFiles as error:
-                if self._stopping.is_set():
-                    raise
-                if not is_told:
-                    logger.warning("acknowledgements wait: %s", error)
-                    is_told = True
-                self._stopping.wait(RETRY_S)
-            else:
-                return
+            error = sync_failure(log)
+            if not isinstance(error, TooManyOpenFiles) or self._stopping.is_set():
+                return error
+            if not is_told:
+                logger.warning("acknowledgements wait: %s", error)
+                is_told = True
+            self._stopping.wait(RETRY_S)
+
+
+def sync_failure(log: PartitionLog) -> StorageError | None:
+    """Sync one partition, and return what went wrong, if anything did."""
+    try:
+        log.sync()
+    except PartitionClosed:
+        # Its topic was deleted meanwhile: nobody needs these records any more.
+        return None
+    except StorageError as error:
+        return error
+    except Exception as error:
+        # The thread must go on, and producers must not wait for ever: a mistake of ours counts as a disk
+        # that has failed.
+        logger.exception("syncing %s failed in an unexpected way", log.directory)
+        return StorageError(f"syncing {log.directory} failed in an unexpected way: {error!r}")
+    return None

@@ -129,6 +129,11 @@ class SimulatedDisk:
         """
         self._failures[operation] = (error, after)
 
+    def heal(self) -> None:
+        """Forget the failures and the loss of power that were asked for and have not been met yet."""
+        self._failures.clear()
+        self._steps_left = None
+
     @property
     def has_failed(self) -> bool:
         """Whether all failures that were asked for have been met."""

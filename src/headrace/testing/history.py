@@ -146,7 +146,7 @@ class OffsetFetch(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment(Operation):
-    """A member of a group was given partitions."""
+    """A member of a group was given partitions; it was invoked when the member last asked for them."""
 
     group: str
     generation: int

@@ -4,8 +4,8 @@ A committed offset is a register: who asks for it must be given what the last ac
 commit that overlaps with it or came later. Whether a commit whose outcome is unknown has happened, and when,
 nobody can say: it may explain any value from its invocation on.
 
-A process is a zombie from the moment on when another one has certainly taken its place: it was given the
-partition in a later generation, or has opened the transactional id anew. What a zombie asks for after that
+A process is a zombie from the moment on when another one has certainly taken its place: it has asked for and
+was given the partition, or has opened the transactional id anew. What a zombie asks for after that
 moment must be refused.
 """
 
@@ -115,17 +115,19 @@ def _check_members(evidence: Evidence) -> Iterator[Anomaly]:
     for commit in evidence.of_type(OffsetCommit):
         if commit.generation is None or commit.outcome is not Outcome.OK:
             continue
-        for assignment in assignments[commit.group, commit.partition]:
-            if (
-                assignment.process != commit.process
-                and assignment.generation > commit.generation
-                and assignment.completed < commit.invoked
-            ):
+        earlier = [
+            each for each in assignments[commit.group, commit.partition] if each.completed < commit.invoked
+        ]
+        own_completed = max(
+            (each.completed for each in earlier if each.process == commit.process), default=NEVER
+        )
+        for other in earlier:
+            if other.process != commit.process and other.invoked > own_completed:
                 yield Anomaly(
                     AnomalyKind.ZOMBIE_COMMIT,
                     f"{commit.process} committed offset {commit.offset} of {commit.partition} for "
-                    f"{commit.group} in generation {commit.generation}, but {assignment.process} had been "
-                    f"given the partition in generation {assignment.generation}",
+                    f"{commit.group} in generation {commit.generation}, but {other.process} had been given "
+                    f"the partition since, in generation {other.generation}",
                 )
                 break
 

@@ -1,0 +1,154 @@
+"""The broker's own code on a disk that can lose its power, with syncs that end when the story says.
+
+A broker has lives. Each begins with `start`, which recovers whatever the disk holds, and ends with `die`:
+nothing happens any more of what it had planned for later. Threads are played: a sync that was asked for is
+carried out a little later, one partition after the other, and its end is told a little after that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from headrace.errors import StorageError, TooManyOpenFiles
+from headrace.kafka.engine import Engine
+from headrace.kafka.sync_thread import sync_failure
+from headrace.log.store import LogStore
+from headrace.testing.disk import PowerLoss
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from random import Random
+
+    from headrace.clock import Clock
+    from headrace.config import BrokerConfig
+    from headrace.log.partition import PartitionLog
+    from headrace.testing.disk import SimulatedDisk
+    from headrace.testing.simulation.loop import Event, SimulatedLoop
+
+DATA_DIR: Final = Path("/data")
+SYNC_S: Final = (0.0002, 0.004)
+SLOW_SYNC_CHANCE: Final = 0.03
+SLOW_SYNC_S_MAX: Final = 1.5
+
+
+class Life:
+    """The event loop and the threads of one life of the broker."""
+
+    def __init__(self, broker: SimulatedBroker) -> None:
+        self._broker = broker
+        self._loop = broker.loop
+        self._random = broker.random
+        self.is_over = False
+        self.engine: Engine | None = None
+
+    def time(self) -> float:
+        """Seconds that only ever grow."""
+        return self._loop.time()
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future that nobody waits for here."""
+        return self._loop.create_future()
+
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> Event:
+        """Call back after so many seconds, if the broker is still alive then."""
+        return self._loop.call_later(delay, lambda: self._guarded(callback))
+
+    def start_sync(self, logs: tuple[PartitionLog, ...]) -> None:
+        """Sync partitions, as the sync thread does."""
+        self._sync_next(logs, 0, None)
+
+    def _sync_next(self, logs: tuple[PartitionLog, ...], done: int, error: StorageError | None) -> None:
+        def sync() -> None:
+            failure = sync_failure(logs[done])
+            if isinstance(failure, TooManyOpenFiles):
+                self._sync_next(logs, done, None)
+            else:
+                self._sync_next(logs, len(logs) if failure else done + 1, failure)
+
+        if done == len(logs):
+            self.call_later(self._random.uniform(0, SYNC_S[0]), lambda: self._synced(logs, error))
+        else:
+            self.call_later(self._sync_s(), sync)
+
+    def _sync_s(self) -> float:
+        is_slow = self._random.random() < SLOW_SYNC_CHANCE
+        return self._random.uniform(SYNC_S[0], SLOW_SYNC_S_MAX if is_slow else SYNC_S[1])
+
+    def _synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
+        assert self.engine is not None  # nothing is synced before there is an engine
+        self.engine.synced(logs, error)
+
+    def _guarded(self, callback: Callable[[], None]) -> None:
+        if not self.is_over:
+            self._broker.guard(callback)
+
+
+class SimulatedBroker:
+    """A broker that can be killed at any moment, and started again."""
+
+    def __init__(
+        self, config: BrokerConfig, disk: SimulatedDisk, clock: Clock, loop: SimulatedLoop, random: Random
+    ) -> None:
+        self.loop = loop
+        self.random = random
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._life: Life | None = None
+        self._store: LogStore | None = None
+        self.on_death: Callable[[], None] = lambda: None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._life is not None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has stopped taking writes after a failure of the disk."""
+        return self._store is not None and self._store.failed is not None
+
+    def start(self) -> None:
+        """Begin a life. Raises StorageError where the disk fails, and PowerLoss where the power goes."""
+        life = Life(self)
+        store = LogStore.open(DATA_DIR, self._config.log, self._clock, disk=self._disk, new_id=self._new_id)
+        life.engine = Engine(
+            self._config, store, self._clock, life, start_sync=life.start_sync, new_id=self._new_id
+        )
+        life.engine.start()
+        self._life, self._store = life, store
+
+    def die(self) -> None:
+        """End this life without a word."""
+        if self._life is not None:
+            self._life.is_over = True
+        self._life = self._store = None
+        self.on_death()
+
+    def stop(self) -> None:
+        """End this life in good order. A failed disk is left as it is."""
+        life, store = self._life, self._store
+        if life is None or store is None or life.engine is None:
+            return
+        life.engine.stop()
+        store.close()
+        self.die()
+
+    def accept(self) -> asyncio.Protocol | None:
+        """What serves a new connection; None when the broker is dead."""
+        if self._life is None or self._life.engine is None:
+            return None
+        return self._life.engine.new_connection()
+
+    def guard(self, work: Callable[[], None]) -> None:
+        """Run code of the broker. If the power goes meanwhile, this life ends."""
+        try:
+            work()
+        except PowerLoss:
+            self.die()
+
+    def _new_id(self) -> UUID:
+        return UUID(int=self.random.getrandbits(128))

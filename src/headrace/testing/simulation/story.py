@@ -1,0 +1,290 @@
+"""One story: a broker, clients and faults, all from a seed; and what the anomaly checker says of it.
+
+First the topics are made. Then clients work and things break. Then nothing breaks any more, everybody comes
+to an end, and two last readers read all there is, one of them committed records alone. A client that can't
+come to an end although nothing is broken is a failure too.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace.config import KIB, BrokerConfig, LogConfig
+from headrace.testing.anomalies import find_anomalies
+from headrace.testing.disk import SimulatedDisk
+from headrace.testing.history import Drained, History
+from headrace.testing.simulation.admin import Admin
+from headrace.testing.simulation.broker import DATA_DIR, SimulatedBroker
+from headrace.testing.simulation.client import World
+from headrace.testing.simulation.clock import SimulatedClock
+from headrace.testing.simulation.consumers import Consumer, LastReader
+from headrace.testing.simulation.faults import Faults
+from headrace.testing.simulation.groups import Group, Member
+from headrace.testing.simulation.loop import SimulatedLoop
+from headrace.testing.simulation.network import Network
+from headrace.testing.simulation.producers import IdempotentProducer, PlainProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from headrace.testing.history import Operation
+    from headrace.testing.simulation.loop import Task
+    from headrace.testing.simulation.topics import Partition, TopicInfo
+
+STORY_S_MAX: Final = 900.0
+"""No story lasts longer, in its own time."""
+
+
+class StoryFailed(AssertionError):
+    """A story did not end well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A story that was told, and what went wrong in it."""
+
+    seed: int
+    operations: tuple[Operation, ...]
+    problems: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raise if anything went wrong."""
+        if self.problems:
+            listed = "\n".join(self.problems[:10])
+            raise StoryFailed(f"seed {self.seed}: {listed}\nRerun: {rerun_command(self.seed)}")
+
+
+def rerun_command(seed: int) -> str:
+    """The command that tells a story again, event by event."""
+    return f"python -m headrace.testing.simulation --seed {seed} --trace"
+
+
+def tell(seed: int, trace: Callable[[str], None] | None = None) -> Told:
+    """Tell the story of a seed."""
+    return Story(seed, trace).tell()
+
+
+class Story:
+    """Everything that happens for one seed."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self._write = trace
+        self.random = self.stream("story")
+        self.loop = SimulatedLoop()
+        self.clock = SimulatedClock(self.loop)
+        self.disk = SimulatedDisk()
+        self.history = History()
+        self.config = self._config()
+        self.broker = SimulatedBroker(self.config, self.disk, self.clock, self.loop, self.stream("broker"))
+        self.network = Network(self.loop, self.stream("network"), self.broker)
+        self.world = World(
+            loop=self.loop,
+            clock=self.clock,
+            network=self.network,
+            history=self.history,
+            trace=self.trace,
+        )
+        self.faults = Faults(
+            self.world,
+            self.disk,
+            self.broker,
+            self.stream("faults"),
+            may_lose_power=self.config.durability == "sync",
+        )
+        self.problems: list[str] = []
+        self._tasks: list[Task[None]] = []
+
+    def stream(self, name: str) -> Random:
+        """Random numbers of one part's own, so that a change of another one leaves them alone."""
+        return Random(f"{self.seed}/{name}")  # noqa: S311  # a story, not a secret
+
+    def trace(self, text: str) -> None:
+        """Tell what happens."""
+        if self._write is not None:
+            self._write(f"{self.loop.time():10.4f} {text}")
+
+    def tell(self) -> Told:
+        """Live through it, and judge."""
+        with self._heard_mistakes():
+            try:
+                self._live()
+            except Exception as error:
+                # Whatever a client or the broker did not expect is what a story is told for.
+                self.problems.append(f"at {self.loop.time():.4f} s: {error!r}")
+                if self._write is not None:
+                    raise
+            finally:
+                for note in self.world.in_doubt.values():
+                    note()
+                for task in self._tasks:
+                    task.close()
+        if not self.problems:
+            self.problems += map(str, find_anomalies(self.history.operations))
+        return Told(seed=self.seed, operations=self.history.operations, problems=tuple(self.problems))
+
+    def _config(self) -> BrokerConfig:
+        log = LogConfig(
+            segment_bytes_max=self.random.choice((KIB, 4 * KIB, 1024 * KIB)),
+            index_interval_bytes=self.random.choice((1, 200, 4096)),
+        )
+        durability: Any = "os" if self.random.random() < 0.1 else "sync"
+        return BrokerConfig(data_dir=DATA_DIR, log=log, durability=durability)
+
+    def _live(self) -> None:
+        self.broker.start()
+        self._start(self.faults.operate())
+        topics = self._make_topics()
+        partitions = [partition for topic in topics for partition in topic.partitions]
+        workers = self._start_workers(partitions)
+        readers = self._start_readers(partitions)
+        members = self._start_members(partitions)
+        faults = self._start(
+            self.faults.run(count=self.random.randint(1, 6), pause_s_max=self.random.choice((0.1, 1.0)))
+        )
+        self._wait("the faults to be over", lambda: faults.is_done)
+        for member in members:
+            member.is_calm = True
+        self._wait("producers to come to an end", lambda: all(each.is_done for each in workers))
+        for reader in readers:
+            reader.is_stopping = True
+        end_offsets = self._read_all(partitions)
+        groups = {id(member.shared): member.shared for member in members}.values()
+        self._wait("groups to read everything", lambda: all(each.is_done(end_offsets) for each in groups))
+        for group in groups:
+            self._note_drained(group, members)
+
+    def _start(self, coroutine: Any) -> Task[None]:
+        task = self.loop.start(coroutine)
+        self._tasks.append(task)
+        return task
+
+    def _wait(self, what: str, condition: Callable[[], bool]) -> None:
+        if not self.loop.run(until=condition, for_s=STORY_S_MAX):
+            raise StoryFailed(f"{what}: that did not happen within {STORY_S_MAX:.0f} s")
+
+    def _make_topics(self) -> list[TopicInfo]:
+        admin = Admin(self.world, "admin", self.stream("admin"))
+        topics: list[TopicInfo] = []
+
+        async def make() -> None:
+            for number in range(self.random.randint(1, 2)):
+                topic = await admin.create_topic(f"topic-{number}", self.random.randint(1, 3))
+                topics.append(topic)
+
+        task = self._start(make())
+        self._wait("topics to be made", lambda: task.is_done)
+        return topics
+
+    def _start_workers(self, partitions: list[Partition]) -> list[Task[None]]:
+        producers: list[IdempotentProducer | PlainProducer] = []
+        for number in range(self.random.randint(1, 2)):
+            name = f"idempotent-{number}"
+            count = self.random.randint(5, 30)
+            producers.append(
+                IdempotentProducer(self.world, name, self.stream(name), self._some(partitions), count)
+            )
+        if self.random.random() < 0.3:
+            count = self.random.randint(5, 15)
+            producers.append(
+                PlainProducer(self.world, "plain", self.stream("plain"), self._some(partitions), count)
+            )
+        return [self._start(producer.run()) for producer in producers]
+
+    def _start_readers(self, partitions: list[Partition]) -> list[Consumer]:
+        readers = []
+        for number in range(self.random.randint(0, 2)):
+            name = f"consumer-{number}"
+            readers.append(
+                Consumer(
+                    self.world,
+                    name,
+                    self.stream(name),
+                    self._some(partitions),
+                    is_read_committed=self.random.random() < 0.5,
+                )
+            )
+        for reader in readers:
+            self._start(reader.run())
+        return readers
+
+    def _start_members(self, partitions: list[Partition]) -> list[Member]:
+        if self.random.random() < 0.5:
+            return []
+        group = Group("group", self._some(partitions))
+        is_read_committed = self.random.random() < 0.5
+        members = [
+            Member(
+                self.world,
+                f"member-{number}",
+                self.stream(f"member-{number}"),
+                group,
+                is_read_committed=is_read_committed,
+            )
+            for number in range(self.random.randint(1, 3))
+        ]
+        for member in members:
+            self._start(member.run())
+        return members
+
+    def _read_all(self, partitions: list[Partition]) -> dict[Partition, int]:
+        end_offsets: dict[Partition, int] = {}
+        for is_read_committed in (False, True):
+            name = "last-committed" if is_read_committed else "last"
+            reader = LastReader(
+                self.world, name, self.stream(name), partitions, is_read_committed=is_read_committed
+            )
+            task = self._start(reader.run())
+            self._wait("the last reader to read everything", lambda task=task: task.is_done)  # type: ignore[misc]  # mypy can't infer a default's type
+            end_offsets = reader.end_offsets
+        return end_offsets
+
+    def _note_drained(self, group: Group, members: Sequence[Member]) -> None:
+        self.history.add(
+            Drained(
+                process=group.name,
+                invoked=self.history.tick(),
+                completed=self.history.tick(),
+                partitions=tuple(each.label for each in group.partitions),
+                group=group.name,
+                is_read_committed=members[0].is_read_committed,
+            )
+        )
+
+    def _some(self, partitions: list[Partition]) -> list[Partition]:
+        return sorted(self.random.sample(partitions, self.random.randint(1, len(partitions))), key=str)
+
+    @contextmanager
+    def _heard_mistakes(self) -> Iterator[None]:
+        """Take note of what the broker's own log calls unexpected."""
+        logger = logging.getLogger("headrace")
+        handler = _MistakeHandler(self)
+        propagates, level = logger.propagate, logger.level
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(logging.WARNING if self._write is not None else logging.ERROR)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)
+            logger.propagate = propagates
+            logger.setLevel(level)
+
+
+class _MistakeHandler(logging.Handler):
+    """Makes problems of the story of whatever is logged with a traceback."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self._story = story
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line."""
+        self._story.trace(f"the broker says: {record.getMessage()}")
+        if record.exc_info:
+            cause = logging.Formatter().formatException(record.exc_info)
+            self._story.problems.append(f"{record.getMessage()}: {cause}")
