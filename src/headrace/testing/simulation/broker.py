@@ -7,6 +7,7 @@ carried out a little later, one partition after the other, and its end is told a
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 DATA_DIR: Final = Path("/data")
 SYNC_S: Final = (0.0002, 0.004)
 SLOW_SYNC_CHANCE: Final = 0.03
-SLOW_SYNC_S_MAX: Final = 1.5
+SLOW_SYNC_S_MAX: Final = 0.5
 
 
 class Life:
@@ -41,6 +42,7 @@ class Life:
         self._broker = broker
         self._loop = broker.loop
         self._random = broker.random
+        self._work: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
         self.is_over = False
         self.engine: Engine | None = None
 
@@ -59,6 +61,22 @@ class Life:
     def start_sync(self, logs: tuple[PartitionLog, ...]) -> None:
         """Sync partitions, as the sync thread does."""
         self._sync_next(logs, 0, None)
+
+    def submit(self, work: Callable[[], None], then: Callable[[], None], /) -> None:
+        """Do work that waits for the disk, one piece after the other, as the disk thread does."""
+        self._work.append((work, then))
+        if len(self._work) == 1:
+            self._work_next()
+
+    def _work_next(self) -> None:
+        def run() -> None:
+            work, then = self._work.popleft()
+            work()
+            self.call_later(self._random.uniform(0, SYNC_S[0]), then)
+            self._work_next()
+
+        if self._work:
+            self.call_later(self._sync_s(), run)
 
     def _sync_next(self, logs: tuple[PartitionLog, ...], done: int, error: StorageError | None) -> None:
         def sync() -> None:
@@ -116,7 +134,13 @@ class SimulatedBroker:
         life = Life(self)
         store = LogStore.open(DATA_DIR, self._config.log, self._clock, disk=self._disk, new_id=self._new_id)
         life.engine = Engine(
-            self._config, store, self._clock, life, start_sync=life.start_sync, new_id=self._new_id
+            self._config,
+            store,
+            self._clock,
+            life,
+            start_sync=life.start_sync,
+            submit=life.submit,
+            new_id=self._new_id,
         )
         life.engine.start()
         self._life, self._store = life, store

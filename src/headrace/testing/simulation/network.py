@@ -61,6 +61,11 @@ class _Direction:
         """Let nothing arrive for a time."""
         self._stalled_until_s = max(self._stalled_until_s, self._loop.time() + seconds)
 
+    def go_on(self) -> None:
+        """Let arrive what was stalled."""
+        self._stalled_until_s = 0.0
+        self._loop.call_later(0, self._deliver)
+
     def lose(self, *, everything: bool = False) -> None:
         """Lose some last part of what is on its way."""
         kept = 0 if everything else self._random.randint(0, len(self._pieces))
@@ -122,6 +127,11 @@ class Link:
         """Let nothing arrive for a time, in either direction."""
         self._to_broker.stall(seconds)
         self._to_client.stall(seconds)
+
+    def go_on(self) -> None:
+        """Let arrive what was stalled, also after the connection's end."""
+        self._to_broker.go_on()
+        self._to_client.go_on()
 
     def broker_died(self) -> None:
         """The broker's process is gone. Some of what it had sent may still arrive."""
@@ -223,6 +233,7 @@ class Network:
         self.random = random
         self.listener = listener
         self._links: dict[int, Link] = {}
+        self._all: list[Link] = []
         self._count = 0
 
     @property
@@ -238,12 +249,18 @@ class Network:
         self._count += 1
         link = Link(self, protocol, self._count)
         self._links[self._count] = link
+        self._all.append(link)
         return link
 
     def broker_died(self) -> None:
         """The broker's process is gone, and its end of all connections with it."""
         for link in self.links:
             link.broker_died()
+
+    def go_on(self) -> None:
+        """Let arrive everything that was stalled."""
+        for link in self._all:
+            link.go_on()
 
     def forget(self, number: int) -> None:
         """Note that a connection has ended."""

@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from headrace.testing.simulation.loop import Task
     from headrace.testing.simulation.topics import Partition, TopicInfo
 
+ANY_TIME: Final = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Clocks jump in these stories, and records are not to be refused for it."""
+QUIET_S: Final = 1.0
+"""By then, everything that was sent has arrived and is on the disk."""
 STORY_S_MAX: Final = 900.0
 """No story lasts longer, in its own time."""
 
@@ -152,6 +156,9 @@ class Story:
         self._wait("producers to come to an end", lambda: all(each.is_done for each in workers))
         for reader in readers:
             reader.is_stopping = True
+        self.network.go_on()
+        quiet = self.loop.sleep(QUIET_S)
+        self._wait("all to be quiet", lambda: quiet.is_done)
         end_offsets = self._read_all(partitions)
         groups = {id(member.shared): member.shared for member in members}.values()
         self._wait("groups to read everything", lambda: all(each.is_done(end_offsets) for each in groups))
@@ -173,7 +180,7 @@ class Story:
 
         async def make() -> None:
             for number in range(self.random.randint(1, 2)):
-                topic = await admin.create_topic(f"topic-{number}", self.random.randint(1, 3))
+                topic = await admin.create_topic(f"topic-{number}", self.random.randint(1, 3), ANY_TIME)
                 topics.append(topic)
 
         task = self._start(make())
