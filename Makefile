@@ -4,6 +4,8 @@ BIN := .venv/bin
 SECONDS ?=
 SEEDS ?= 20000
 PYTEST_ARGS ?=
+# Tests that want the machine for themselves; the others wait more than they work, so four share two cores.
+HEAVY := spark or browser or demo or java
 
 .PHONY: help setup venv demo test test-fast soak lint format bench docs lock wheel clean
 
@@ -21,10 +23,11 @@ demo: setup  ## Run the fraud demo and its page; SECONDS=60 stops after a minute
 
 test: setup  ## Run all tests, those against a real Apache Kafka included
 	@$(PYTHON) scripts/ensure_chromium.py
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "$(HEAVY)" $(PYTEST_ARGS)
 
 test-fast: venv  ## Run the tests that need no Spark, no browser and no command line: under a minute
-	$(BIN)/pytest -n 4 -m "not spark and not browser and not demo and not java" --ignore tests/acceptance $(PYTEST_ARGS)
+	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" --ignore tests/acceptance $(PYTEST_ARGS)
 
 soak: venv  ## Tell many more stories of a broker in a world that breaks; SEEDS=100000 tells that many
 	$(BIN)/python -m headrace.testing.simulation --seeds $(SEEDS)
