@@ -86,8 +86,9 @@ class ResponseWriter:
         """Return the frame in parts that are to be sent one after the other."""
         parts: Parts = [b"", b"\0"] if self._header_has_tags else [b""]
         self._write(response, parts)
-        parts[0] = _SIZE_AND_CORRELATION.pack(4 + sum(map(len, parts)), correlation_id)
-        return _joined(parts)
+        size_bytes = 4 + sum(map(len, parts))
+        parts[0] = _SIZE_AND_CORRELATION.pack(size_bytes, correlation_id)
+        return [b"".join(parts)] if size_bytes < LARGE_PART_BYTES_MIN else _joined(parts)
 
 
 def _joined(parts: Parts) -> Parts:
