@@ -10,6 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.kafka.codec.frame import API_VERSIONS_KEY
+from headrace.kafka.handlers.access import (
+    handle_create_acls,
+    handle_delete_acls,
+    handle_describe_acls,
+    handle_describe_client_quotas,
+)
 from headrace.kafka.handlers.alter_configs import handle_alter_configs, handle_incremental_alter_configs
 from headrace.kafka.handlers.api_versions import answer_api_versions
 from headrace.kafka.handlers.cluster import handle_describe_cluster, handle_find_coordinator
@@ -30,9 +36,17 @@ from headrace.kafka.handlers.init_producer_id import handle_init_producer_id
 from headrace.kafka.handlers.internal_topic import needing
 from headrace.kafka.handlers.leader_epoch import handle_offset_for_leader_epoch
 from headrace.kafka.handlers.list_offsets import handle_list_offsets
+from headrace.kafka.handlers.log_dirs import handle_alter_replica_log_dirs, handle_describe_log_dirs
 from headrace.kafka.handlers.metadata import handle_metadata
 from headrace.kafka.handlers.offsets import handle_offset_commit, handle_offset_fetch
+from headrace.kafka.handlers.partitions import handle_create_partitions
 from headrace.kafka.handlers.produce import handle_produce
+from headrace.kafka.handlers.replicas import (
+    handle_alter_partition_reassignments,
+    handle_elect_leaders,
+    handle_list_partition_reassignments,
+)
+from headrace.kafka.handlers.topic_partitions import handle_describe_topic_partitions
 from headrace.kafka.handlers.topics import handle_create_topics, handle_delete_topics
 from headrace.kafka.handlers.transaction_admin import (
     handle_describe_producers,
@@ -49,15 +63,25 @@ from headrace.kafka.handlers.txn_offset_commit import handle_txn_offset_commit
 from headrace.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from headrace.kafka.messages.alter_configs import AlterConfigsRequest
+from headrace.kafka.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from headrace.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from headrace.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headrace.kafka.messages.create_acls import CreateAclsRequest
+from headrace.kafka.messages.create_partitions import CreatePartitionsRequest
 from headrace.kafka.messages.create_topics import CreateTopicsRequest
+from headrace.kafka.messages.delete_acls import DeleteAclsRequest
 from headrace.kafka.messages.delete_groups import DeleteGroupsRequest
 from headrace.kafka.messages.delete_topics import DeleteTopicsRequest
+from headrace.kafka.messages.describe_acls import DescribeAclsRequest
+from headrace.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
 from headrace.kafka.messages.describe_cluster import DescribeClusterRequest
 from headrace.kafka.messages.describe_configs import DescribeConfigsRequest
 from headrace.kafka.messages.describe_groups import DescribeGroupsRequest
+from headrace.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from headrace.kafka.messages.describe_producers import DescribeProducersRequest
+from headrace.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from headrace.kafka.messages.describe_transactions import DescribeTransactionsRequest
+from headrace.kafka.messages.elect_leaders import ElectLeadersRequest
 from headrace.kafka.messages.end_txn import EndTxnRequest
 from headrace.kafka.messages.fetch import FetchRequest
 from headrace.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -69,6 +93,7 @@ from headrace.kafka.messages.leave_group import LeaveGroupRequest
 from headrace.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from headrace.kafka.messages.list_groups import ListGroupsRequest
 from headrace.kafka.messages.list_offsets import ListOffsetsRequest
+from headrace.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from headrace.kafka.messages.list_transactions import ListTransactionsRequest
 from headrace.kafka.messages.metadata import MetadataRequest
 from headrace.kafka.messages.offset_commit import OffsetCommitRequest
@@ -133,15 +158,26 @@ _ALL: Final = (
     Api(26, 0, 5, EndTxnRequest, handle_end_txn),
     Api(27, 1, 2, WriteTxnMarkersRequest, handle_write_txn_markers),
     Api(28, 0, 5, TxnOffsetCommitRequest, needing(OFFSETS_TOPIC, handle_txn_offset_commit)),
+    Api(29, 1, 3, DescribeAclsRequest, handle_describe_acls),
+    Api(30, 1, 3, CreateAclsRequest, handle_create_acls),
+    Api(31, 1, 3, DeleteAclsRequest, handle_delete_acls),
     Api(32, 1, 4, DescribeConfigsRequest, handle_describe_configs),
     Api(33, 0, 2, AlterConfigsRequest, handle_alter_configs),
+    Api(34, 1, 2, AlterReplicaLogDirsRequest, handle_alter_replica_log_dirs),
+    Api(35, 1, 5, DescribeLogDirsRequest, handle_describe_log_dirs),
+    Api(37, 0, 3, CreatePartitionsRequest, handle_create_partitions),
     Api(42, 0, 2, DeleteGroupsRequest, handle_delete_groups),
+    Api(43, 0, 2, ElectLeadersRequest, handle_elect_leaders),
     Api(44, 0, 1, IncrementalAlterConfigsRequest, handle_incremental_alter_configs),
+    Api(45, 0, 1, AlterPartitionReassignmentsRequest, handle_alter_partition_reassignments),
+    Api(46, 0, 0, ListPartitionReassignmentsRequest, handle_list_partition_reassignments),
+    Api(48, 0, 1, DescribeClientQuotasRequest, handle_describe_client_quotas),
     Api(60, 0, 2, DescribeClusterRequest, handle_describe_cluster),
     Api(61, 0, 0, DescribeProducersRequest, handle_describe_producers),
     Api(65, 0, 0, DescribeTransactionsRequest, handle_describe_transactions),
     Api(66, 0, 1, ListTransactionsRequest, handle_list_transactions),
     Api(74, 0, 1, ListConfigResourcesRequest, handle_list_config_resources),
+    Api(75, 0, 0, DescribeTopicPartitionsRequest, handle_describe_topic_partitions),
 )
 
 APIS: Final = {api.key: api for api in _ALL}

@@ -20,6 +20,7 @@ import errno
 import fcntl
 import os
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -40,6 +41,14 @@ REFUSALS: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 class OpenRefused(OSError):
     """The process or the machine has no room for another open file: nothing was attempted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """How large a file system is, and how much of it can still be written; -1 where nobody knows."""
+
+    total_bytes: int
+    usable_bytes: int
 
 
 class Disk(Protocol):
@@ -110,6 +119,10 @@ class Disk(Protocol):
 
     def lock(self, file: int) -> bool:
         """Take the file for this process alone; False when another has it."""
+        ...
+
+    def space(self, path: Path) -> DiskSpace:
+        """The space of the file system that holds a directory."""
         ...
 
 
@@ -225,6 +238,11 @@ class SystemDisk:
         except BlockingIOError:
             return False
         return True
+
+    def space(self, path: Path) -> DiskSpace:
+        """The space of the file system that holds a directory."""
+        found = os.statvfs(path)
+        return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
 @contextmanager

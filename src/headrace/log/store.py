@@ -32,7 +32,7 @@ from headrace.errors import (
 )
 from headrace.log.broker_overrides import BrokerOverrides, read_overrides, write_overrides
 from headrace.log.change import Change
-from headrace.log.disk import SYSTEM_DISK
+from headrace.log.disk import SYSTEM_DISK, DiskSpace
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
 from headrace.log.identity import Identity
@@ -168,6 +168,18 @@ class LogStore:
         while (taken := self._identity.take(count)) is None:
             self._at_once(self.begin_producer_id_block(count))
         return taken
+
+    @property
+    def log_dir(self) -> Path:
+        """The directory that holds the partitions."""
+        return self._topic_files.log_dir
+
+    def space(self) -> DiskSpace:
+        """The space on the disk that holds the partitions."""
+        try:
+            return self._disk.space(self.log_dir)
+        except OSError:
+            return DiskSpace(-1, -1)
 
     def take_producer_ids(self, count: int) -> range | None:
         """The same without waiting: None until a block has been reserved."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from headrace.log.disk import REFUSALS, OpenRefused
+from headrace.log.disk import REFUSALS, DiskSpace, OpenRefused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -285,6 +285,11 @@ class SimulatedDisk:
             return False
         self._locked[file] = target
         return True
+
+    def space(self, path: Path) -> DiskSpace:
+        """Memory has no size that would be worth telling."""
+        self._directory(path)
+        return DiskSpace(-1, -1)
 
     def _step(self) -> None:
         self.steps += 1

@@ -58,6 +58,7 @@ SIMPLE_KINDS: dict[str, st.SearchStrategy[Any]] = {
     "uint16": st.integers(0, 2**16 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
     "bool": st.booleans(),
     "error_code": st.sampled_from(ErrorCode),
     "string": st.text(max_size=200),

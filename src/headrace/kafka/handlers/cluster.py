@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from headrace.kafka.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from headrace.kafka.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 from headrace.kafka.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from headrace.kafka.services import NODE_ID
@@ -33,7 +34,12 @@ def handle_describe_cluster(call: Call, request: DescribeClusterRequest) -> Desc
         )
     broker = DescribeClusterBroker(broker_id=NODE_ID, host=call.address.host, port=call.address.port)
     return DescribeClusterResponse(
-        cluster_id=services.store.cluster_id, controller_id=NODE_ID, brokers=(broker,)
+        cluster_id=services.store.cluster_id,
+        controller_id=NODE_ID,
+        brokers=(broker,),
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
     )
 
 

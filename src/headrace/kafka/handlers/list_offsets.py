@@ -36,6 +36,16 @@ EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 """Of tiered storage. Everything is local here, so it is the earliest."""
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""Of tiered storage, too, which has nothing here."""
+FIRST_VERSION_WITH: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The first version in which a special timestamp means something; those without an entry always do."""
 UNKNOWN: Final = (-1, -1)
 """No timestamp and no offset: the answer to a time after the last record."""
 
@@ -47,7 +57,7 @@ def handle_list_offsets(
     services = call.services
     newest = _newest_not_durable(services, request)
     if not newest:
-        return _look_up_all(services, request, newest)
+        return _look_up_all(call, request, newest)
     pending: Pending[ListOffsetsResponse] = Pending()
     remaining = len(newest)
 
@@ -56,7 +66,7 @@ def handle_list_offsets(
         nonlocal remaining
         remaining -= 1
         if remaining == 0:
-            pending.resolve(_look_up_all(services, request, newest))
+            pending.resolve(_look_up_all(call, request, newest))
 
     for log, found in tuple(newest.items()):
         services.commit.when_durable(log, found.offset + 1, on_durable)
@@ -81,33 +91,39 @@ def _newest_not_durable(services: Services, request: ListOffsetsRequest) -> Newe
     return newest
 
 
-def _look_up_all(services: Services, request: ListOffsetsRequest, newest: Newest) -> ListOffsetsResponse:
+def _look_up_all(call: Call, request: ListOffsetsRequest, newest: Newest) -> ListOffsetsResponse:
+    """Each partition once; one that is asked for twice is an error, as in Kafka."""
+    asked: dict[str, dict[int, ListOffsetsPartition | None]] = {}
+    for topic in request.topics:
+        partitions = asked.setdefault(topic.name, {})
+        for each in topic.partitions:
+            partitions[each.partition_index] = None if each.partition_index in partitions else each
     return ListOffsetsResponse(
         topics=tuple(
             ListOffsetsTopicResponse(
-                name=topic.name,
+                name=name,
                 partitions=tuple(
-                    _look_up(services, request, topic.name, each, newest) for each in topic.partitions
+                    ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.invalid_request)
+                    if partition is None
+                    else _look_up(call, request, name, partition, newest)
+                    for index, partition in partitions.items()
                 ),
             )
-            for topic in request.topics
+            for name, partitions in asked.items()
         )
     )
 
 
 def _look_up(
-    services: Services,
+    call: Call,
     request: ListOffsetsRequest,
     topic: str,
     partition: ListOffsetsPartition,
     newest: Newest,
 ) -> ListOffsetsPartitionResponse:
+    services = call.services
     log = services.partition(topic, None, partition.partition_index)
-    error_code = (
-        ErrorCode.unknown_topic_or_partition
-        if log is None
-        else check_leader_epoch(partition.current_leader_epoch)
-    )
+    error_code = _refusal(call, log, partition)
     if log is None or error_code is not ErrorCode.none:
         return ListOffsetsPartitionResponse(partition_index=partition.partition_index, error_code=error_code)
     try:
@@ -127,6 +143,16 @@ def _look_up(
     )
 
 
+def _refusal(call: Call, log: PartitionLog | None, partition: ListOffsetsPartition) -> ErrorCode:
+    """What can't be right whatever is in the log."""
+    timestamp = partition.timestamp
+    if timestamp < EARLIEST_PENDING_UPLOAD or call.api_version < FIRST_VERSION_WITH.get(timestamp, 0):
+        return ErrorCode.unsupported_version
+    if log is None:
+        return ErrorCode.unknown_topic_or_partition
+    return check_leader_epoch(partition.current_leader_epoch)
+
+
 def _offset_for(log: PartitionLog, below_offset: int, timestamp: int, newest: Newest) -> tuple[int, int]:
     """What is asked for, of the records below an offset."""
     if timestamp == LATEST:
@@ -138,8 +164,7 @@ def _offset_for(log: PartitionLog, below_offset: int, timestamp: int, newest: Ne
     elif timestamp >= 0:
         found = log.offset_for_timestamp(timestamp)
     else:
-        # The other negative numbers ask about tiered storage, which has nothing here.
-        return UNKNOWN
+        found = None
     if found is None or found.offset >= below_offset:
         return UNKNOWN
     return found.timestamp_ms, found.offset

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending, when_all
+from headrace.kafka.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from headrace.kafka.handlers.topics import check_creation, topic_error
 from headrace.kafka.messages.metadata import (
     MetadataResponse,
@@ -39,17 +40,23 @@ def handle_metadata(call: Call, request: MetadataRequest) -> MetadataResponse | 
     # In version 0 an empty list meant all topics; since version 1 null does.
     asks_all = request.topics is None or (call.api_version == 0 and not request.topics)
     if asks_all:
-        return _response(call, tuple(_described(topic) for topic in services.store.topics.values()))
+        topics = services.store.topics.values()
+        return _response(call, request, tuple(_described(request, topic) for topic in topics))
     outcomes = [_asked(services, request, topic) for topic in _distinct(request.topics or ())]
-    return when_all(outcomes, partial(_response, call))
+    return when_all(outcomes, partial(_response, call, request))
 
 
-def _response(call: Call, topics: tuple[MetadataResponseTopic, ...]) -> MetadataResponse:
+def _response(
+    call: Call, request: MetadataRequest, topics: tuple[MetadataResponseTopic, ...]
+) -> MetadataResponse:
     return MetadataResponse(
         brokers=(MetadataResponseBroker(node_id=NODE_ID, host=call.address.host, port=call.address.port),),
         cluster_id=call.services.store.cluster_id,
         controller_id=NODE_ID,
         topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
     )
 
 
@@ -63,7 +70,7 @@ def _asked(
 ) -> MetadataResponseTopic | Pending[MetadataResponseTopic]:
     topic = services.topic(asked.name or "", asked.topic_id)
     if topic is not None:
-        return _described(topic)
+        return _described(request, topic)
     if asked.topic_id is not None:
         return MetadataResponseTopic(
             error_code=ErrorCode.unknown_topic_id, name=asked.name, topic_id=asked.topic_id, partitions=()
@@ -73,10 +80,10 @@ def _asked(
         error = topic_error(name)
         error_code = ErrorCode.unknown_topic_or_partition if error is None else error.error_code
         return MetadataResponseTopic(error_code=error_code, name=name, partitions=())
-    return _created(services, name)
+    return _created(services, request, name)
 
 
-def _created(services: Services, name: str) -> Pending[MetadataResponseTopic]:
+def _created(services: Services, request: MetadataRequest, name: str) -> Pending[MetadataResponseTopic]:
     """Create a topic, or wait for another client's creation of it."""
     partition_count = services.config.default_partition_count
     pending: Pending[MetadataResponseTopic] = Pending()
@@ -88,7 +95,7 @@ def _created(services: Services, name: str) -> Pending[MetadataResponseTopic]:
     def on_outcome(outcome: Topic | HeadraceError) -> None:
         topic = services.topic(name)
         if topic is not None:
-            pending.resolve(_described(topic))
+            pending.resolve(_described(request, topic))
         elif isinstance(outcome, HeadraceError):
             pending.resolve(MetadataResponseTopic(error_code=code_of(outcome), name=name, partitions=()))
 
@@ -96,9 +103,12 @@ def _created(services: Services, name: str) -> Pending[MetadataResponseTopic]:
     return pending
 
 
-def _described(topic: Topic) -> MetadataResponseTopic:
+def _described(request: MetadataRequest, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+        ),
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(
