@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from kafka_clients.interface import Client, NewRecord
 
 
@@ -41,7 +43,7 @@ def test_a_consumer_may_seek_to_any_offset_forwards_and_back(
 def test_a_consumer_at_the_end_gets_what_comes_next(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     client.produce(topic, b"old")
-    consumer = client.reader((topic, 0), fetch_max_wait_ms=5_000)
+    consumer = client.reader((topic, 0), fetch_max_wait_ms=300)
     assert consumer.values(1) == [b"old"]
     consumer.seek_to_end((topic, 0))
     assert consumer.poll() == []
@@ -75,6 +77,7 @@ def test_beginning_end_and_times_lead_to_offsets(client: Client, new_topic: Call
     assert consumer.offset_for_time((topic, 0), 1_600_000_000_401) is None
 
 
+@pytest.mark.pending("decompression")
 def test_a_time_leads_into_the_middle_of_a_batch(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     producer = client.producer(linger_ms=200, compression_type="gzip")

@@ -271,8 +271,11 @@ class Client(ABC):
     def open_admin(self) -> Admin: ...
 
     def producer(self, **settings: str | int | bool) -> Producer:
-        """A producer that sends at once; keywords are settings, with underscores for dots."""
-        return self._keep(self.open_producer({"linger.ms": 0, **_dotted(settings)}))
+        """A producer that sends at once, and is told of what is there to stay.
+
+        Keywords are settings, with underscores for dots.
+        """
+        return self._keep(self.open_producer({"linger.ms": 0, "acks": "all", **_dotted(settings)}))
 
     def consumer(self, **settings: str | int | bool) -> Consumer:
         """A consumer that starts at the beginning and commits only what it is told to.

@@ -97,6 +97,9 @@ class KafkaPythonConsumer(Consumer):
         self._is_open = True
 
     def subscribe(self, topics: Sequence[str]) -> None:
+        """Ask for the partitions first: a leader that learns of them while it joins assigns none of them."""
+        for topic in topics:
+            self._consumer.partitions_for_topic(topic)
         self._consumer.subscribe(list(topics))
 
     def assign(self, partitions: Sequence[Partition]) -> None:
