@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from kafka_clients.interface import Client, NewRecord
 
 
@@ -77,7 +75,6 @@ def test_beginning_end_and_times_lead_to_offsets(client: Client, new_topic: Call
     assert consumer.offset_for_time((topic, 0), 1_600_000_000_401) is None
 
 
-@pytest.mark.pending("decompression")
 def test_a_time_leads_into_the_middle_of_a_batch(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     producer = client.producer(linger_ms=200, compression_type="gzip")

@@ -88,7 +88,6 @@ def test_a_record_of_five_megabytes_goes_through(client: Client, new_topic: Call
     assert client.reader((topic, 0)).values(2) == [value, b"next"]
 
 
-@pytest.mark.pending("topic settings")
 def test_a_record_above_the_topics_maximum_is_refused(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic(max_message_bytes="5000")
     producer = client.producer()
@@ -113,7 +112,6 @@ def test_a_topic_that_nobody_created_is_created_for_a_producer(client: Client, g
     assert client.reader((topic, 0)).values(1) == [b"first"]
 
 
-@pytest.mark.pending("topic settings")
 @pytest.mark.clients("confluent", "java-4.3")
 def test_the_log_may_give_records_its_own_time(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic(message_timestamp_type="LogAppendTime")
