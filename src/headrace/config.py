@@ -17,6 +17,8 @@ from typing import Final, Literal
 from headrace.errors import ConfigError
 
 Durability = Literal["sync", "os"]
+SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
+SASL_MECHANISMS: Final[tuple[SaslMechanism, ...]] = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -59,6 +61,16 @@ def default_jars_dir() -> Path | None:
     """A directory of connector jars to use instead of downloading them (HEADRACE_JARS)."""
     explicit = os.environ.get("HEADRACE_JARS")
     return Path(explicit) if explicit else None
+
+
+def default_tls_key_password() -> str | None:
+    """The password of an encrypted private key (HEADRACE_TLS_KEY_PASSWORD); others could see an option."""
+    return os.environ.get("HEADRACE_TLS_KEY_PASSWORD")
+
+
+def new_user_password() -> str | None:
+    """The password of a user that is being added (HEADRACE_PASSWORD), for programs that can't be prompted."""
+    return os.environ.get("HEADRACE_PASSWORD")
 
 
 def java_home() -> Path | None:
@@ -179,11 +191,62 @@ class LogConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """The broker's certificate, and whose certificates clients must show."""
+
+    certificate: Path
+    """A PEM file with the broker's certificate, and after it those up to a root that clients trust."""
+    key: Path
+    """A PEM file with the certificate's private key. Others than its owner must not be able to read it."""
+    key_password: str | None = field(default_factory=default_tls_key_password, repr=False)
+    """The password of the key, where it is encrypted."""
+    client_ca: Path | None = None
+    """A PEM file of authorities. With it, clients must show a certificate that one of them has signed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecurityConfig:
+    """Who may use the broker, and how clients prove who they are."""
+
+    users_file: Path | None = None
+    """The users and what proves their passwords (`headrace users`). With it, clients must log in by SASL."""
+    sasl_mechanisms: tuple[SaslMechanism, ...] | None = None
+    """How clients may log in. None: by SCRAM, and by PLAIN where nobody on the way can read the password."""
+    session_lifetime_ms_max: int = 0
+    """After this time a client must log in anew, on the same connection (KIP-368). 0: never."""
+    tls: TlsConfig | None = None
+    """Encrypt connections. None: plain text."""
+
+    def __post_init__(self) -> None:
+        chosen = self.sasl_mechanisms
+        _require(chosen is None or bool(chosen), "sasl_mechanisms is empty: leave it out, or name one")
+        for mechanism in chosen or ():
+            _require(
+                mechanism in SASL_MECHANISMS,
+                f"there is no SASL mechanism {mechanism!r} here: use {', '.join(SASL_MECHANISMS)}",
+            )
+        _require(
+            chosen is None or self.users_file is not None,
+            "sasl_mechanisms needs a users_file to check with",
+        )
+        _require(self.session_lifetime_ms_max >= 0, "session_lifetime_ms_max must be at least 0")
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether clients have to prove who they are."""
+        return self.users_file is not None or (self.tls is not None and self.tls.client_ca is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """How the broker serves clients."""
 
     listen: Address = field(default_factory=lambda: Address("127.0.0.1", 9092))
-    """Where the broker listens. Loopback only: there is no authentication yet."""
+    """Where the broker listens. Anything but loopback needs authentication: see SecurityConfig."""
+    advertised: Address | None = None
+    """Where clients are told to connect. None: where they have connected. Set it behind a proxy or NAT."""
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+    """Who may use the broker, and how clients prove who they are."""
     data_dir: Path = field(default_factory=default_data_dir)
     """Where the log is kept: mode 0700, locked by one process."""
     durability: Durability = "sync"
@@ -200,6 +263,12 @@ class BrokerConfig:
     """Creating more partitions, over all topics, is refused."""
     connection_count_max: int = 1_000
     """Further connections are closed at once."""
+    connection_count_per_address_max: int = 500
+    """Further connections from the same address are closed at once."""
+    connection_idle_ms_max: int = 600_000
+    """A connection on which nothing happens for longer is closed; clients reconnect by themselves."""
+    authentication_wait_ms_max: int = 10_000
+    """A client that has not proved who it is within this time, TLS included, is let go."""
     frame_bytes_max: int = 100 * MIB
     """A request that says it is larger closes its connection before anything is allocated."""
     in_flight_bytes_max: int = 256 * MIB
@@ -225,10 +294,24 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         _require(
-            self.listen.is_loopback,
-            f"refusing to listen on {self.listen}: the broker has no authentication yet, so it only "
-            "listens on loopback; use 127.0.0.1",
+            self.listen.is_loopback or self.security.is_authenticated,
+            f"refusing to listen on {self.listen} without authentication: anybody could read and delete "
+            "everything. Add users (`headrace users add NAME`) and name their file (--users FILE), or ask "
+            "for client certificates (--tls-client-ca FILE), or listen on loopback (127.0.0.1)",
         )
+        _require(
+            self._hides_passwords or "PLAIN" not in (self.security.sasl_mechanisms or ()),
+            f"refusing to offer PLAIN on {self.listen} without TLS, where it would send passwords in the "
+            "clear. Use SCRAM-SHA-512, which never sends them, or add TLS (--tls-certificate, --tls-key)",
+        )
+        _require(
+            self.advertised is None or self.advertised.port > 0,
+            f"clients can't connect to the advertised address {self.advertised}: give it a port",
+        )
+        for name in ("connection_count_max", "connection_count_per_address_max"):
+            _require(getattr(self, name) >= 1, f"{name} must be at least 1")
+        for name in ("connection_idle_ms_max", "authentication_wait_ms_max"):
+            _require(getattr(self, name) >= 100, f"{name} must be at least 100")
         _require(self.durability in {"sync", "os"}, f"durability is {self.durability!r}: use sync or os")
         _require(self.fetch_session_count_max >= 0, "fetch_session_count_max must be at least 0")
         _require(self.default_partition_count >= 1, "default_partition_count must be at least 1")
@@ -244,6 +327,20 @@ class BrokerConfig:
             self.session_timeout_ms_min <= self.session_timeout_ms_max,
             "session_timeout_ms_min is above session_timeout_ms_max",
         )
+
+    @property
+    def sasl_mechanisms(self) -> tuple[SaslMechanism, ...]:
+        """How clients may log in; none where they need not."""
+        if self.security.users_file is None:
+            return ()
+        if self.security.sasl_mechanisms is not None:
+            return self.security.sasl_mechanisms
+        return tuple(each for each in SASL_MECHANISMS if each != "PLAIN" or self._hides_passwords)
+
+    @property
+    def _hides_passwords(self) -> bool:
+        """Whether nobody on the way can read what a client sends."""
+        return self.security.tls is not None or self.listen.is_loopback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
