@@ -5,6 +5,9 @@ with headrace.Broker() as broker:               # a free port and a temporary di
 
 with headrace.Broker("data") as broker:         # keeps its data in ./data
     ...
+
+with headrace.Broker(users={"ann": "secret"}) as broker:    # clients must log in: SASL_PLAINTEXT
+    ...
 """
 
 from __future__ import annotations
@@ -25,15 +28,19 @@ from typing import TYPE_CHECKING, Final
 from headrace.clock import SystemClock
 from headrace.config import Address, BrokerConfig
 from headrace.errors import UsageError
+from headrace.kafka.security.users import UserRegistry
+from headrace.kafka.security.users_file import USERS_FILE_NAME
+from headrace.kafka.security.verifier import ITERATION_COUNT_MIN
 from headrace.kafka.server import KafkaServer
 from headrace.log.store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import Self
 
     from headrace.clock import Clock
+    from headrace.config import TlsConfig
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -51,6 +58,9 @@ class Broker:
 
     `config` replaces all other settings. Without it, the broker listens on a free port of 127.0.0.1.
 
+    With `users`, names and their passwords, clients must log in by SASL; what proves the passwords is kept
+    in the data directory. With `tls`, connections are encrypted; `headrace.config.TlsConfig` says how.
+
     Several brokers in one process don't disturb each other, and a stopped one can be started again. Methods
     may be called from any thread, one at a time.
     """
@@ -59,6 +69,8 @@ class Broker:
         self,
         data_dir: Path | str | None = None,
         *,
+        users: Mapping[str, str] | None = None,
+        tls: TlsConfig | None = None,
         config: BrokerConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -66,6 +78,9 @@ class Broker:
         self._config = config or BrokerConfig(
             listen=Address("127.0.0.1", 0), durability="os" if data_dir is None else "sync"
         )
+        if tls is not None:
+            self._config = replace(self._config, security=replace(self._config.security, tls=tls))
+        self._users = dict(users or {})
         self._clock = clock or SystemClock()
         self._thread: Thread | None = None
         self._temporary_dir: Path | None = None
@@ -77,9 +92,15 @@ class Broker:
         if self._data_dir is None:
             self._temporary_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
         config = replace(self._config, data_dir=self.data_dir)
+        if self._users:
+            users_file = config.security.users_file or self.data_dir / USERS_FILE_NAME
+            config = replace(config, security=replace(config.security, users_file=users_file))
         started: Future[Started] = Future()
         thread = Thread(
-            target=_run_in_thread, args=(config, self._clock, started), name="headrace-broker", daemon=True
+            target=_run_in_thread,
+            args=(config, self._users, self._clock, started),
+            name="headrace-broker",
+            daemon=True,
         )
         thread.start()
         try:
@@ -152,7 +173,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> Non
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, stopping.set)
-        await _serve(config, SystemClock(), on_ready, stopping)
+        await _serve(config, {}, SystemClock(), on_ready, stopping)
 
     with asyncio.Runner(loop_factory=_new_event_loop) as runner:
         runner.run(serve_until_signal())
@@ -173,13 +194,16 @@ def _stop_again(started: Future[Started]) -> None:
 
 def _run_in_thread(
     config: BrokerConfig,
+    users: Mapping[str, str],
     clock: Clock,
     started: Future[Started],
 ) -> None:
     async def serve_until_stopped() -> None:
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
-        await _serve(config, clock, lambda address: started.set_result((address, loop, stopping)), stopping)
+        await _serve(
+            config, users, clock, lambda address: started.set_result((address, loop, stopping)), stopping
+        )
 
     try:
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
@@ -191,10 +215,16 @@ def _run_in_thread(
 
 
 async def _serve(
-    config: BrokerConfig, clock: Clock, on_ready: Callable[[Address], None], stopping: asyncio.Event
+    config: BrokerConfig,
+    users: Mapping[str, str],
+    clock: Clock,
+    on_ready: Callable[[Address], None],
+    stopping: asyncio.Event,
 ) -> None:
     store = LogStore.open(config.data_dir, config.log, clock, message_bytes_max=config.message_bytes_max)
     try:
+        if users and config.security.users_file is not None:
+            UserRegistry(config.security.users_file).add(users, iteration_count=ITERATION_COUNT_MIN)
         server = KafkaServer(config, store, clock)
         try:
             on_ready(await server.start())

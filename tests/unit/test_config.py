@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,15 @@ from headrace.config import (
     BrokerConfig,
     ConsoleConfig,
     LogConfig,
+    SecurityConfig,
     StreamsConfig,
+    TlsConfig,
     check_topic_name,
 )
 from headrace.errors import ConfigError
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-CAPABILITIES = [LogConfig, BrokerConfig, ConsoleConfig, StreamsConfig]
+CAPABILITIES = [LogConfig, TlsConfig, SecurityConfig, BrokerConfig, ConsoleConfig, StreamsConfig]
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
@@ -34,8 +37,8 @@ def test_every_setting_is_documented(capability: type) -> None:
 
 def test_every_environment_variable_is_documented() -> None:
     page = SETTINGS_PAGE.read_text()
-    for name in ("HEADRACE_BOOTSTRAP", "HEADRACE_DATA", "HEADRACE_CACHE", "HEADRACE_JARS", "JAVA_HOME"):
-        assert f"`{name}`" in page
+    for name in re.findall(r'os\.environ\.get\("(\w+)"', Path(config.__file__).read_text()):
+        assert f"`{name}`" in page or name == "XDG_CACHE_HOME"
 
 
 def test_only_the_config_module_reads_the_environment() -> None:
@@ -76,6 +79,66 @@ def test_servers_without_authentication_refuse_to_listen_beyond_loopback(capabil
         capability(listen=Address("0.0.0.0", 9092))  # noqa: S104
 
 
+EVERYWHERE = Address("0.0.0.0", 9092)  # noqa: S104  # that is what the tests below are about
+TLS = TlsConfig(certificate=Path("certificate.pem"), key=Path("key.pem"))
+
+
+def test_a_broker_with_authentication_may_listen_beyond_loopback() -> None:
+    for security in (
+        SecurityConfig(users_file=Path("users.json")),
+        SecurityConfig(tls=dataclasses.replace(TLS, client_ca=Path("ca.pem"))),
+    ):
+        assert BrokerConfig(listen=EVERYWHERE, security=security).security.is_authenticated
+
+
+def test_encryption_alone_is_no_authentication() -> None:
+    with pytest.raises(ConfigError, match=r"without authentication: .*--users FILE"):
+        BrokerConfig(listen=EVERYWHERE, security=SecurityConfig(tls=TLS))
+
+
+@pytest.mark.parametrize(
+    ("listen", "tls", "offered"),
+    [
+        (Address("127.0.0.1", 9092), None, True),
+        (EVERYWHERE, TLS, True),
+        (EVERYWHERE, None, False),
+    ],
+)
+def test_plain_is_offered_where_nobody_on_the_way_can_read_the_password(
+    listen: Address, tls: TlsConfig | None, offered: bool
+) -> None:
+    security = SecurityConfig(users_file=Path("users.json"), tls=tls)
+    assert ("PLAIN" in BrokerConfig(listen=listen, security=security).sasl_mechanisms) is offered
+    asked = dataclasses.replace(security, sasl_mechanisms=("PLAIN",))
+    if offered:
+        assert BrokerConfig(listen=listen, security=asked).sasl_mechanisms == ("PLAIN",)
+    else:
+        with pytest.raises(ConfigError, match=r"PLAIN .* in the clear"):
+            BrokerConfig(listen=listen, security=asked)
+
+
+def test_without_users_nobody_has_to_log_in() -> None:
+    assert BrokerConfig().sasl_mechanisms == ()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"sasl_mechanisms": ()},
+        {"sasl_mechanisms": ("GSSAPI",), "users_file": Path("users.json")},
+        {"sasl_mechanisms": ("PLAIN",)},
+        {"session_lifetime_ms_max": -1},
+    ],
+)
+def test_security_settings_that_can_not_work_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        SecurityConfig(**settings)  # type: ignore[arg-type] # the point of the test
+
+
+def test_a_password_is_not_shown_with_the_settings() -> None:
+    assert "hunter2" not in repr(dataclasses.replace(TLS, key_password="hunter2"))
+
+
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "../etc", "ä", "x" * 250, "a\n"])
 def test_a_topic_name_that_kafka_refuses_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a topic name"):
@@ -90,6 +153,10 @@ def test_a_topic_name_that_kafka_refuses_is_refused(name: str) -> None:
         {"message_bytes_max": 200 * config.MIB},
         {"frame_bytes_max": 300 * config.MIB},
         {"session_timeout_ms_min": 10, "session_timeout_ms_max": 9},
+        {"connection_count_per_address_max": 0},
+        {"connection_idle_ms_max": 0},
+        {"authentication_wait_ms_max": 0},
+        {"advertised": Address("kafka.example.org", 0)},
     ],
 )
 def test_broker_settings_that_contradict_each_other_are_refused(settings: dict[str, object]) -> None:

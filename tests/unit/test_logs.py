@@ -109,7 +109,7 @@ def test_what_is_no_secret_stays_readable() -> None:
 
 def test_a_field_with_a_secret_name_is_masked(logged: Logged) -> None:
     logger, stream = logged("json")
-    logger.info("added", extra=fields(password="hunter2", user="ann"))  # noqa: S106  # that is the test
+    logger.info("added", extra=fields(password="hunter2", user="ann"))
     event = json.loads(stream.getvalue())
     assert (event["password"], event["user"]) == (MASK, "ann")
 

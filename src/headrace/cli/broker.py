@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, cast
 
 import typer
 
 from headrace.cli.options import DataDir, LogFormatOption, LogLevelOption
 from headrace.cli.output import announce
-from headrace.config import Address, BrokerConfig, Durability
+from headrace.config import (
+    Address,
+    BrokerConfig,
+    Durability,
+    SaslMechanism,
+    SecurityConfig,
+    TlsConfig,
+)
+from headrace.errors import ConfigError
 from headrace.logs import configure_logging
 
 
@@ -20,6 +29,32 @@ def broker(
         typer.Option(help="sync: acknowledged means on disk. os: in the page cache, as Kafka does."),
     ] = "sync",
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of topics that clients create.")] = 1,
+    users: Annotated[
+        Path | None,
+        typer.Option(help="Clients must log in as one of the users in this file (see `headrace users`)."),
+    ] = None,
+    sasl_mechanisms: Annotated[
+        str | None,
+        typer.Option(
+            help="How clients may log in, with commas: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN.",
+            show_default="all that are safe here",
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="Encrypt connections with this certificate (chain), a PEM file.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(help="The certificate's key, a PEM file; HEADRACE_TLS_KEY_PASSWORD decrypts it."),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="Clients must show a certificate of one of the authorities in this PEM file."),
+    ] = None,
+    advertised: Annotated[
+        str | None,
+        typer.Option(help="Where clients are told to connect, for proxies; else where they have connected."),
+    ] = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -33,8 +68,27 @@ def broker(
         data_dir=data,
         durability=durability,
         default_partition_count=partitions,
+        advertised=None if advertised is None else Address.parse(advertised),
+        security=SecurityConfig(
+            users_file=users,
+            sasl_mechanisms=None if sasl_mechanisms is None else _mechanisms(sasl_mechanisms),
+            tls=_tls(tls_certificate, tls_key, tls_client_ca),
+        ),
     )
     run_broker(config, lambda address: _announce(address, config))
+
+
+def _mechanisms(text: str) -> tuple[SaslMechanism, ...]:
+    # SecurityConfig refuses what is none of the names.
+    return cast("tuple[SaslMechanism, ...]", tuple(name.strip().upper() for name in text.split(",")))
+
+
+def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> TlsConfig | None:
+    if certificate is None and key is None and client_ca is None:
+        return None
+    if certificate is None or key is None:
+        raise ConfigError("TLS needs both --tls-certificate and --tls-key")
+    return TlsConfig(certificate=certificate, key=key, client_ca=client_ca)
 
 
 def _announce(address: Address, config: BrokerConfig) -> None:

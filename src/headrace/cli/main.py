@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import broker, console, consume, demo, doctor, groups, produce, run, setup, topics
+from headrace.cli import broker, console, consume, demo, doctor, groups, produce, run, setup, topics, users
 from headrace.cli.client import use_client_config
 from headrace.cli.output import err
 from headrace.config import default_client_config
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(broker.broker)
 app.add_typer(topics.app, name="topics")
+app.add_typer(users.app, name="users")
 app.command()(produce.produce)
 app.command()(consume.consume)
 app.add_typer(groups.app, name="groups")

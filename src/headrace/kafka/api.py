@@ -46,6 +46,11 @@ from headrace.kafka.handlers.replicas import (
     handle_elect_leaders,
     handle_list_partition_reassignments,
 )
+from headrace.kafka.handlers.sasl import handle_sasl_authenticate, handle_sasl_handshake
+from headrace.kafka.handlers.scram_credentials import (
+    handle_alter_user_scram_credentials,
+    handle_describe_user_scram_credentials,
+)
 from headrace.kafka.handlers.topic_partitions import handle_describe_topic_partitions
 from headrace.kafka.handlers.topics import handle_create_topics, handle_delete_topics
 from headrace.kafka.handlers.transaction_admin import (
@@ -65,6 +70,7 @@ from headrace.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequ
 from headrace.kafka.messages.alter_configs import AlterConfigsRequest
 from headrace.kafka.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from headrace.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from headrace.kafka.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from headrace.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headrace.kafka.messages.create_acls import CreateAclsRequest
 from headrace.kafka.messages.create_partitions import CreatePartitionsRequest
@@ -81,6 +87,7 @@ from headrace.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from headrace.kafka.messages.describe_producers import DescribeProducersRequest
 from headrace.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from headrace.kafka.messages.describe_transactions import DescribeTransactionsRequest
+from headrace.kafka.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from headrace.kafka.messages.elect_leaders import ElectLeadersRequest
 from headrace.kafka.messages.end_txn import EndTxnRequest
 from headrace.kafka.messages.fetch import FetchRequest
@@ -100,6 +107,8 @@ from headrace.kafka.messages.offset_commit import OffsetCommitRequest
 from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from headrace.kafka.messages.produce import ProduceRequest
+from headrace.kafka.messages.sasl_authenticate import SaslAuthenticateRequest
+from headrace.kafka.messages.sasl_handshake import SaslHandshakeRequest
 from headrace.kafka.messages.sync_group import SyncGroupRequest
 from headrace.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
 from headrace.kafka.messages.write_txn_markers import WriteTxnMarkersRequest
@@ -148,6 +157,7 @@ _ALL: Final = (
     Api(14, 0, 5, SyncGroupRequest, handle_sync_group),
     Api(15, 0, 6, DescribeGroupsRequest, handle_describe_groups),
     Api(16, 0, 5, ListGroupsRequest, handle_list_groups),
+    Api(17, 0, 1, SaslHandshakeRequest, handle_sasl_handshake),
     Api(API_VERSIONS_KEY, 0, 4, ApiVersionsRequest, handle_api_versions),
     Api(19, 2, 7, CreateTopicsRequest, handle_create_topics),
     Api(20, 1, 6, DeleteTopicsRequest, handle_delete_topics),
@@ -165,6 +175,7 @@ _ALL: Final = (
     Api(33, 0, 2, AlterConfigsRequest, handle_alter_configs),
     Api(34, 1, 2, AlterReplicaLogDirsRequest, handle_alter_replica_log_dirs),
     Api(35, 1, 5, DescribeLogDirsRequest, handle_describe_log_dirs),
+    Api(36, 0, 2, SaslAuthenticateRequest, handle_sasl_authenticate),
     Api(37, 0, 3, CreatePartitionsRequest, handle_create_partitions),
     Api(42, 0, 2, DeleteGroupsRequest, handle_delete_groups),
     Api(43, 0, 2, ElectLeadersRequest, handle_elect_leaders),
@@ -172,6 +183,8 @@ _ALL: Final = (
     Api(45, 0, 1, AlterPartitionReassignmentsRequest, handle_alter_partition_reassignments),
     Api(46, 0, 0, ListPartitionReassignmentsRequest, handle_list_partition_reassignments),
     Api(48, 0, 1, DescribeClientQuotasRequest, handle_describe_client_quotas),
+    Api(50, 0, 0, DescribeUserScramCredentialsRequest, handle_describe_user_scram_credentials),
+    Api(51, 0, 0, AlterUserScramCredentialsRequest, handle_alter_user_scram_credentials),
     Api(60, 0, 2, DescribeClusterRequest, handle_describe_cluster),
     Api(61, 0, 0, DescribeProducersRequest, handle_describe_producers),
     Api(65, 0, 0, DescribeTransactionsRequest, handle_describe_transactions),

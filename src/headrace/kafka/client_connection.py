@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.config import KIB, Address
 from headrace.errors import ProtocolError
 from headrace.kafka.answer import Pending, Silence
+from headrace.kafka.budget import Pace
 from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
 from headrace.kafka.dispatch import Peer, Started, dispatch
-from headrace.kafka.services import Scheduler
+from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
+from headrace.kafka.security.tls import TlsStream
+from headrace.kafka.services import ANONYMOUS, Scheduler
+from headrace.logs import fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from ssl import SSLContext
 
-    from headrace.kafka.budget import InFlightBudget
+    from headrace.kafka.budget import Budgets
     from headrace.kafka.codec.writer import Parts
+    from headrace.kafka.open_connections import OpenConnections
+    from headrace.kafka.security.session import SaslSession
     from headrace.kafka.services import Services
 
 logger: Final = logging.getLogger(__name__)
@@ -48,29 +55,33 @@ class ClientConnection(asyncio.Protocol):
     def __init__(
         self,
         services: Services,
-        budget: InFlightBudget,
-        connections: set[ClientConnection],
+        budgets: Budgets,
+        connections: OpenConnections,
         loop: EventLoop,
-        *,
-        may_open: Callable[[], bool],
+        tls_context: SSLContext | None = None,
     ) -> None:
         self._services = services
-        self._budget = budget
+        self._budgets = budgets
         self._connections = connections
         self._loop = loop
-        self._may_open = may_open
+        self._tls = None if tls_context is None else TlsStream(tls_context)
         self._reader = FrameReader(services.config.frame_bytes_max)
         self._answers = AnswerQueue()
         self._waiting: deque[bytes] = deque()
         self._pending: dict[Slot, Pending[Any]] = {}
-        self._reserved_bytes = 0
+        self._reserved_bytes = dict.fromkeys((budgets.small, budgets.large), 0)
         self._admitted_bytes = 0
         self._is_without_room = False
+        self._opened_s = self._active_s = loop.time()
         self._frame_began_s: float | None = None
+        self._pace = Pace()
+        self._is_proved = False
+        """Whether the client has proved all that it must."""
         self._is_pumping = False
         self._is_reading = True
         self._is_writable = True
-        self._is_lost = False
+        self._is_ending = False
+        """Whether nothing more is to be read: the last answer is on its way, or the connection is lost."""
         self._lost: asyncio.Future[None] = loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -79,30 +90,44 @@ class ClientConnection(asyncio.Protocol):
         peer_name = self._transport.get_extra_info("peername")
         own_name = self._transport.get_extra_info("sockname")
         # A client that has reset its connection already has no name any more.
-        if peer_name is None or own_name is None or not self._may_open():
-            self._is_lost = True
+        if peer_name is None or own_name is None or not self._connections.take(self, peer_name[0]):
+            self._is_ending = True
             self._transport.abort()
             return
-        self._peer = Peer(host=peer_name[0], port=peer_name[1], address=Address(own_name[0], own_name[1]))
-        self._connections.add(self)
+        logins, config = self._services.logins, self._services.config
+        session = None if logins is None else logins.new_session()
+        self._peer = Peer(
+            host=peer_name[0],
+            port=peer_name[1],
+            address=config.advertised or Address(own_name[0], own_name[1]),
+            session=session,
+        )
+        self._is_proved = session is None and self._tls is None
+        if session is not None:
+            self._reader.frame_bytes_max = min(LOGIN_FRAME_BYTES_MAX, config.frame_bytes_max)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
         """Let go of everything that the connection holds."""
-        self._is_lost = True
-        self._connections.discard(self)
+        self._is_ending = True
+        self._connections.give_back(self)
         for pending in self._pending.values():
             pending.abandon()
         self._pending.clear()
         self._waiting.clear()
-        reserved, self._reserved_bytes = self._reserved_bytes, 0
-        self._budget.release(reserved)
+        for budget, size_bytes in self._reserved_bytes.items():
+            self._reserved_bytes[budget] = 0
+            budget.release(size_bytes)
         if not self._lost.done():
             self._lost.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes."""
-        self._reader.receive(data)
-        self._pump()
+        self._active_s = self._loop.time()
+        if self._tls is not None:
+            data = self._decrypted(self._tls, data)
+        if data:
+            self._reader.receive(data)
+            self._pump()
 
     def pause_writing(self) -> None:
         """The client reads too slowly: start nothing more for it."""
@@ -115,6 +140,9 @@ class ClientConnection(asyncio.Protocol):
 
     def close(self) -> asyncio.Future[None]:
         """Send what is due, then close."""
+        self._is_ending = True
+        if self._tls is not None and not self._transport.is_closing():
+            self._transport.write(self._tls.close())
         self._transport.close()
         return self._lost
 
@@ -122,14 +150,19 @@ class ClientConnection(asyncio.Protocol):
         """Close now."""
         self._transport.abort()
 
-    def close_if_stalled(self, now_s: float) -> None:
-        """Close a connection whose frame has been arriving for too long."""
-        if self._frame_began_s is not None and now_s - self._frame_began_s > FRAME_WAIT_S_MAX:
-            self._fail(ProtocolError(f"a frame was not there as a whole after {FRAME_WAIT_S_MAX:.0f} s"))
+    def close_if_late(self, now_s: float) -> None:
+        """Close a connection that has kept us waiting for too long."""
+        if self._is_ending:
+            return
+        if reason := self._lateness(now_s):
+            self._fail(ProtocolError(reason))
+        elif self._is_idle(now_s):
+            logger.debug("closing the connection of %s: nothing has happened on it for long", self._peer)
+            self.close()
 
     def _pump(self) -> None:
         """Take frames and start requests, as far as order and limits allow."""
-        if self._is_pumping or self._is_lost:
+        if self._is_pumping or self._is_ending:
             return
         self._is_pumping = True
         try:
@@ -157,7 +190,9 @@ class ClientConnection(asyncio.Protocol):
                     self._frame_began_s = self._loop.time()
                 return
             self._admitted_bytes = 0
-            self._frame_began_s = None
+            if self._frame_began_s is not None:
+                self._frame_began_s = None
+                self._pace.reset()
             self._waiting.append(frame)
 
     def _admit(self) -> bool:
@@ -170,11 +205,12 @@ class ClientConnection(asyncio.Protocol):
         more_bytes = arrived_bytes - self._admitted_bytes
         if more_bytes == 0:
             return True
-        if not self._budget.reserve(more_bytes, self._pump, ends_frame=arrived_bytes == size_bytes):
+        budget = self._budgets.of(size_bytes)
+        if not budget.reserve(more_bytes, self._pump, ends_frame=arrived_bytes == size_bytes):
             self._is_without_room = True
             return False
         self._admitted_bytes = arrived_bytes
-        self._reserved_bytes += more_bytes
+        self._reserved_bytes[budget] += more_bytes
         return True
 
     def _may_start(self) -> bool:
@@ -193,30 +229,35 @@ class ClientConnection(asyncio.Protocol):
             self._pending[slot] = pending
 
     def _answered(self, slot: Slot, size_bytes: int, started: Started, response: Any) -> None:
-        if self._is_lost:
+        if self._lost.done():
             return
         self._pending.pop(slot, None)
-        self._reserved_bytes -= size_bytes
+        budget = self._budgets.of(size_bytes)
+        self._reserved_bytes[budget] -= size_bytes
         try:
             parts = None if response is Silence.KEEP_OPEN else started.encode(response)
             for ready in self._answers.fill(slot, parts):
                 self._send(ready)
+            if self._peer.session is not None:
+                self._log_in_further(self._peer.session)
         except Exception:
             # Whoever resolved this answer may have others to resolve, of other connections.
             logger.exception(MISTAKE, self._peer)
             self.abort()
-        self._budget.release(size_bytes)
+        budget.release(size_bytes)
         self._pump()
 
     def _send(self, parts: Parts) -> None:
+        if self._tls is not None:
+            self._transport.write(self._tls.send(parts))
         # Many small parts cost more than one copy of them; a large part costs more to copy.
-        if sum(map(len, parts)) < JOINED_BYTES_MAX:
+        elif sum(map(len, parts)) < JOINED_BYTES_MAX:
             self._transport.write(b"".join(parts))
         else:
             self._transport.writelines(parts)
 
     def _pause_or_resume_reading(self) -> None:
-        if self._is_lost or self._transport.is_closing():
+        if self._is_ending or self._transport.is_closing():
             return
         wants_reading = len(self._waiting) < REQUESTS_WAITING_MAX and not self._is_without_room
         if wants_reading == self._is_reading:
@@ -228,7 +269,75 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
             # A frame that is late because we don't read it is not the client's fault.
             self._frame_began_s = None
+            self._pace.reset()
+
+    def _decrypted(self, tls: TlsStream, data: bytes) -> bytes:
+        """The plain bytes among those that came; none while the handshake goes on."""
+        was_established = tls.is_established
+        try:
+            plain = tls.receive(data)
+        except ProtocolError as error:
+            self._fail(error)
+            return b""
+        if due := tls.due():
+            self._transport.write(due)
+        if tls.is_established and not was_established:
+            self._greet_certified(tls)
+        if tls.is_ended:
+            self.close()
+            return b""
+        return plain
+
+    def _greet_certified(self, tls: TlsStream) -> None:
+        """Note what the handshake has told: what the client calls us, and who it is by its certificate."""
+        peer, subject = self._peer, tls.subject()
+        address = peer.address
+        if tls.server_name is not None and self._services.config.advertised is None:
+            address = Address(tls.server_name, address.port)
+        certified = ANONYMOUS if subject is None else f"User:{subject}"
+        self._peer = replace(peer, address=address, certified=certified)
+        self._is_proved = peer.session is None
+
+    def _log_in_further(self, session: SaslSession) -> None:
+        """Take over what the last answer has changed."""
+        self._reader.takes_bare_tokens = session.takes_bare_tokens
+        if session.has_failed:
+            self.close()
+        elif session.is_open and not self._is_proved:
+            self._is_proved = True
+            self._reader.frame_bytes_max = self._services.config.frame_bytes_max
+
+    def _lateness(self, now_s: float) -> str | None:
+        """What the client should have done by now."""
+        config = self._services.config
+        if not self._is_proved and now_s - self._opened_s > config.authentication_wait_ms_max / 1000:
+            return f"it has not logged in within {config.authentication_wait_ms_max} ms"
+        if self._frame_began_s is None:
+            return None
+        if now_s - self._frame_began_s > FRAME_WAIT_S_MAX:
+            return f"a frame was not there as a whole after {FRAME_WAIT_S_MAX:.0f} s"
+        size_bytes = self._reader.next_size()
+        if size_bytes is None or not self._budgets.of(size_bytes).is_short:
+            self._pace.reset()
+        elif self._pace.is_too_slow(self._admitted_bytes, now_s):
+            return "a frame came too slowly while others waited for room"
+        return None
+
+    def _is_idle(self, now_s: float) -> bool:
+        idle_s_max = self._services.config.connection_idle_ms_max / 1000
+        return now_s - self._active_s > idle_s_max and not self._answers and not self._waiting
 
     def _fail(self, error: ProtocolError) -> None:
-        logger.warning("closing the connection of %s: %s", self._peer, error)
-        self.abort()
+        logger.warning(
+            "closing the connection of %s: %s",
+            self._peer,
+            error,
+            extra=fields(client=str(self._peer), principal=self._peer.principal),
+        )
+        if self._tls is None:
+            self.abort()
+            return
+        # A reason that the other side's TLS understands may be on its way.
+        self._is_ending = True
+        self._transport.write(self._tls.due())
+        self._transport.close()

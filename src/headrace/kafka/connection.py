@@ -50,10 +50,12 @@ _OTHER_PROTOCOLS: Final = (
 class FrameReader:
     """Cuts a byte stream into frames."""
 
-    __slots__ = ("_buffer", "_frame_bytes_max", "_position")
+    __slots__ = ("_buffer", "_position", "frame_bytes_max", "takes_bare_tokens")
 
     def __init__(self, frame_bytes_max: int) -> None:
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        self.takes_bare_tokens = False
+        """Whether frames are tokens of a log-in, which have no header."""
         self._buffer: bytes | bytearray = b""
         self._position = 0
 
@@ -77,14 +79,16 @@ class FrameReader:
 
     def next_size(self) -> int | None:
         """The size of the next frame, once it is known and found right."""
+        if self.takes_bare_tokens:
+            return self._token_size()
         if self.buffered_bytes < _SIZE_AND_KEY.size:
             if self.buffered_bytes >= _SIZE.size:
-                self._check(_SIZE.unpack_from(self._buffer, self._position)[0], self._frame_bytes_max)
+                self._check(_SIZE.unpack_from(self._buffer, self._position)[0], self.frame_bytes_max)
             return None
         size, api_key = _SIZE_AND_KEY.unpack_from(self._buffer, self._position)
         is_produce = api_key == _PRODUCE_KEY
         self._check(
-            size, self._frame_bytes_max if is_produce else min(self._frame_bytes_max, SMALL_REQUEST_BYTES_MAX)
+            size, self.frame_bytes_max if is_produce else min(self.frame_bytes_max, SMALL_REQUEST_BYTES_MAX)
         )
         return int(size)
 
@@ -104,16 +108,21 @@ class FrameReader:
             self._buffer, self._position = b"", 0
         return frame
 
-    def _check(self, size: int, size_max: int) -> None:
-        if FRAME_BYTES_MIN <= size <= size_max:
+    def _token_size(self) -> int | None:
+        if self.buffered_bytes < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, self._position)
+        self._check(size, self.frame_bytes_max, size_min=0)
+        return int(size)
+
+    def _check(self, size: int, size_max: int, size_min: int = FRAME_BYTES_MIN) -> None:
+        if size_min <= size <= size_max:
             return
         start = bytes(self._buffer[self._position : self._position + 4])
         for prefix, description in _OTHER_PROTOCOLS:
             if start.startswith(prefix):
                 raise ProtocolError(f"the first bytes look like {description}")
-        raise ProtocolError(
-            f"a frame says that it has {size} bytes; {FRAME_BYTES_MIN} to {size_max} are accepted"
-        )
+        raise ProtocolError(f"a frame says that it has {size} bytes; {size_min} to {size_max} are accepted")
 
 
 class Slot:

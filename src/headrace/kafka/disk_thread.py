@@ -1,7 +1,8 @@
 """The thread that waits for the disk when topics change, so that the event loop does not.
 
 Work is done in the order in which it was given. It has a thread of its own beside that of the syncs, because
-removing a large topic takes long and acknowledgements should not wait for it.
+removing a large topic takes long and acknowledgements should not wait for it. Log-ins have another one: they
+take long on purpose.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ logger: Final = logging.getLogger(__name__)
 class DiskThread:
     """Does one piece of work after the other."""
 
-    def __init__(self, call_on_loop: Callable[[Call], object]) -> None:
+    def __init__(self, call_on_loop: Callable[[Call], object], *, name: str = "headrace-disk") -> None:
         """`call_on_loop` is called on this thread, and makes its argument be called on the event loop's."""
         self._call_on_loop = call_on_loop
         self._work: SimpleQueue[tuple[Call, Call] | None] = SimpleQueue()
-        self._thread = Thread(target=self._run, name="headrace-disk", daemon=True)
+        self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ProtocolError
-from headrace.kafka.answer import Silence
+from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.api import APIS, OFFERED
 from headrace.kafka.codec.frame import (
     API_VERSIONS_KEY,
+    BARE_TOKENS,
     read_request_header,
     request_reader,
     response_writer,
@@ -19,19 +20,28 @@ from headrace.kafka.services import ANONYMOUS, Call, Services
 
 if TYPE_CHECKING:
     from headrace.config import Address
-    from headrace.kafka.codec.frame import RequestHeader, ResponseWriter
+    from headrace.kafka.codec.frame import BareTokenWriter, RequestHeader, ResponseWriter
     from headrace.kafka.codec.writer import Parts
+    from headrace.kafka.security.session import SaslSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """The other end of a connection."""
+    """The other end of a connection. Who it is changes when it logs in: that is the session's business."""
 
     host: str
     port: int
     address: Address
     """The address under which the peer reaches the broker, now and when it connects again."""
-    principal: str = ANONYMOUS
+    certified: str = ANONYMOUS
+    """Whom its certificate was made out to, where it had to show one."""
+    session: SaslSession | None = None
+    """Its log-in, where there must be one."""
+
+    @property
+    def principal(self) -> str:
+        """Who it has proved to be, as Kafka writes it."""
+        return self.certified if self.session is None else self.session.principal
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -43,7 +53,7 @@ class Started:
 
     outcome: Any
     """The response, a Pending that will have it, or Silence."""
-    writer: ResponseWriter
+    writer: ResponseWriter | BareTokenWriter
     correlation_id: int
 
     def encode(self, response: Any) -> Parts:
@@ -53,7 +63,12 @@ class Started:
 
 def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
     """Start a request. Raises ProtocolError if its connection is to be closed."""
+    session = peer.session
+    if session is not None and session.takes_bare_tokens:
+        return _take_bare_token(services, peer, session, frame)
     header = read_request_header(frame)
+    if session is not None:
+        session.check(header.api_key, services.clock.monotonic_s())
     api = APIS.get(header.api_key)
     if api is None or not api.offers(header.api_version):
         return _unsupported(header)
@@ -68,7 +83,8 @@ def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
         address=peer.address,
         api_version=header.api_version,
         port=peer.port,
-        principal=peer.principal,
+        principal=peer.certified if session is None else session.principal,
+        session=session,
     )
     outcome = api.handler(call, request)
     if services.store.failed is not None:
@@ -76,6 +92,16 @@ def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
     if outcome is Silence.CLOSE:
         raise ProtocolError(f"{_name(header)} failed, and with acks=0 only a closed connection can say so")
     return Started(outcome, response_writer(header.api_key, header.api_version), header.correlation_id)
+
+
+def _take_bare_token(services: Services, peer: Peer, session: SaslSession, frame: bytes) -> Started:
+    """Go on with a log-in that SaslHandshake version 0 has begun: tokens come and go without headers."""
+    assert services.logins is not None  # a session is made by it
+    pending: Pending[bytes | Silence] = Pending()
+    services.logins.step(session, frame, peer.host, peer.port).then(
+        lambda login: pending.resolve(Silence.KEEP_OPEN if login.has_failed else login.token)
+    )
+    return Started(pending, BARE_TOKENS, 0)
 
 
 def _unsupported(header: RequestHeader) -> Started:

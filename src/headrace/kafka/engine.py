@@ -11,10 +11,11 @@ import logging
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from headrace.kafka.budget import InFlightBudget
+from headrace.kafka.budget import Budgets
 from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.open_connections import OpenConnections
 from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.producer_transactions import ProducerTransactions
 from headrace.kafka.services import Services
@@ -26,6 +27,7 @@ from headrace.kafka.watchers import Watchers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from ssl import SSLContext
     from uuid import UUID
 
     from headrace.clock import Clock
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.errors import StorageError
     from headrace.kafka.client_connection import EventLoop
     from headrace.kafka.commit import StartSync
+    from headrace.kafka.security.logins import Logins
     from headrace.kafka.services import Timer
     from headrace.kafka.topic_changes import Submit
     from headrace.log.partition import PartitionLog
@@ -40,13 +43,13 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-SWEEP_INTERVAL_S: Final = 10.0
+SWEEP_INTERVAL_S: Final = 1.0
 
 
 class Engine:
     """One broker at work. Belongs to the event loop's thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what others do for the engine are its arguments
         self,
         config: BrokerConfig,
         store: LogStore,
@@ -55,18 +58,20 @@ class Engine:
         *,
         start_sync: StartSync,
         submit: Submit,
+        logins: Logins | None = None,
+        tls_context: SSLContext | None = None,
         new_id: Callable[[], UUID] = uuid4,
     ) -> None:
         """`start_sync` has partitions synced, and `synced` is called on the event loop's thread after it.
 
-        `submit` has other work done that waits for the disk, one piece after the other.
+        `submit` has other work done that waits for the disk, one piece after the other. Without `logins`,
+        nobody can log in, and need not; without `tls_context`, connections are plain text.
         """
-        self.connections: set[ClientConnection] = set()
-        self._config = config
+        self.connections = OpenConnections(config, loop.time)
+        self._tls_context = tls_context
         self._loop = loop
         self._sweeper: Timer | None = None
         self._has_failed = False
-        self._is_stopping = False
         watchers = Watchers()
         commit = GroupCommit(config.durability, start_sync, watchers.notify, self._on_failure)
         groups = ConsumerGroups(config, store, clock, loop, commit)
@@ -92,9 +97,10 @@ class Engine:
                 markers=TransactionMarkers(store, loop, commit, groups),
                 producer_ids=producer_ids,
             ),
+            logins=logins,
             new_id=new_id,
         )
-        self._budget = InFlightBudget(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
+        self._budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
 
     def start(self) -> None:
         """Begin with what is done from time to time."""
@@ -104,7 +110,7 @@ class Engine:
 
     def stop(self) -> None:
         """Take no more connections, and stop all timers."""
-        self._is_stopping = True
+        self.connections.is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.services.groups.close()
@@ -112,21 +118,11 @@ class Engine:
 
     def new_connection(self) -> ClientConnection:
         """What serves a client that has connected."""
-        return ClientConnection(
-            self.services, self._budget, self.connections, self._loop, may_open=self._may_open
-        )
+        return ClientConnection(self.services, self._budgets, self.connections, self._loop, self._tls_context)
 
     def synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         """Note that a sync which was asked for has come to its end."""
         self.services.commit.synced(logs, error)
-
-    def _may_open(self) -> bool:
-        if len(self.connections) < self._config.connection_count_max:
-            return not self._is_stopping
-        logger.warning(
-            "connection refused: %d are open, and connection_count_max allows no more", len(self.connections)
-        )
-        return False
 
     def _on_failure(self, error: StorageError) -> None:
         if not self._has_failed:
@@ -134,6 +130,6 @@ class Engine:
             logger.critical("THE BROKER TAKES NO MORE WRITES. %s", error)
 
     def _sweep(self) -> None:
-        for connection in tuple(self.connections):
-            connection.close_if_stalled(self._loop.time())
+        for connection in self.connections:
+            connection.close_if_late(self._loop.time())
         self._sweeper = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)

@@ -1,7 +1,7 @@
 """The broker on the network: an asyncio server that feeds connections and sends their answers.
 
-Everything here runs on the event loop's thread, but for the syncs and the changes of topics, which have
-threads of their own. This is the only module of the package that opens sockets.
+Everything here runs on the event loop's thread, but for the syncs, the changes of topics and the log-ins,
+which have threads of their own. This is the only module of the package that opens sockets.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from headrace.config import Address
 from headrace.errors import ConfigError
 from headrace.kafka.disk_thread import DiskThread
 from headrace.kafka.engine import Engine
+from headrace.kafka.security.logins import Logins
+from headrace.kafka.security.tls import make_context
+from headrace.kafka.security.users import UserRegistry
+from headrace.kafka.security.users_file import USERS_FILE_NAME
 from headrace.kafka.sync_thread import SyncThread
 
 if TYPE_CHECKING:
@@ -44,6 +48,16 @@ class KafkaServer:
         self._loop = loop
         self._sync_thread = SyncThread(self._on_synced)
         self._disk_thread = DiskThread(loop.call_soon_threadsafe)
+        self._login_thread = DiskThread(loop.call_soon_threadsafe, name="headrace-login")
+        security = self._config.security
+        self._logins = Logins(
+            self._config,
+            UserRegistry(security.users_file or self._store.data_dir / USERS_FILE_NAME),
+            self._clock,
+            loop,
+            self._login_thread.submit,
+        )
+        self._logins.check_users()
         self._engine = Engine(
             self._config,
             self._store,
@@ -51,6 +65,8 @@ class KafkaServer:
             loop,
             start_sync=self._sync_thread.sync,
             submit=self._disk_thread.submit,
+            logins=self._logins,
+            tls_context=None if security.tls is None else make_context(security.tls),
         )
         listener = _listen(self._config.listen)
         self._server = await loop.create_server(
@@ -58,6 +74,7 @@ class KafkaServer:
         )
         self._sync_thread.start()
         self._disk_thread.start()
+        self._login_thread.start()
         self._engine.start()
         host, port, *_ = listener.getsockname()
         return Address(host, port)
@@ -68,6 +85,8 @@ class KafkaServer:
             return
         self._server.close()
         self._engine.stop()
+        self._logins.close()
+        self._login_thread.stop()
         # A thread's last words have been scheduled when it ends; they run before what is scheduled then, and
         # what the first one's say may be work for the second.
         self._disk_thread.stop()
@@ -75,10 +94,10 @@ class KafkaServer:
         self._sync_thread.stop()
         await asyncio.sleep(0)
         connections = self._engine.connections
-        closing = [connection.close() for connection in tuple(connections)]
+        closing = [connection.close() for connection in connections]
         if closing:
             await asyncio.wait(closing, timeout=CLOSE_WAIT_S_MAX)
-        for connection in tuple(connections):
+        for connection in connections:
             connection.abort()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_closed(), CLOSE_WAIT_S_MAX)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from headrace.kafka.consumer_groups import ConsumerGroups
     from headrace.kafka.producer_ids import ProducerIds
     from headrace.kafka.producer_transactions import ProducerTransactions
+    from headrace.kafka.security.logins import Logins
+    from headrace.kafka.security.session import SaslSession
     from headrace.kafka.topic_changes import TopicChanges
     from headrace.kafka.watchers import Watchers
     from headrace.log.partition import PartitionLog
@@ -69,6 +71,8 @@ class Services:
     transactions: ProducerTransactions
     new_id: Callable[[], UUID] = uuid4
     """Makes ids that nobody else has, such as those of group members."""
+    logins: Logins | None = None
+    """How clients log in, and as whom. Only a test that needs no users does without."""
     names_by_id: dict[UUID, str] = field(default_factory=dict)
     """Names of topics that were asked for by their ids: a shortcut, checked at each use."""
 
@@ -110,3 +114,5 @@ class Call:
     port: int = 0
     principal: str = ANONYMOUS
     """Who the client has proved to be, as Kafka writes it: `User:alice`."""
+    session: SaslSession | None = None
+    """The connection's log-in, where there must be one."""

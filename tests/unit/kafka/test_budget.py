@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from headrace.kafka.budget import InFlightBudget
+from headrace.kafka.budget import (
+    PACE_BYTES_PER_S_MIN,
+    PACE_WINDOW_S,
+    SMALL_FRAME_BYTES_MAX,
+    Budgets,
+    InFlightBudget,
+    Pace,
+)
+
+MIB = 1024 * 1024
 
 
 def test_bytes_above_the_maximum_wait_until_others_are_given_back() -> None:
@@ -76,3 +85,49 @@ def test_a_frame_that_has_gone_leaves_the_last_bytes_to_others() -> None:
     assert not budget.reserve(1, lambda: None, ends_frame=False)
     budget.release(50)
     assert budget.reserve(50, lambda: None, ends_frame=False)
+
+
+def test_small_frames_pass_while_large_ones_have_taken_all_of_their_room() -> None:
+    budgets = Budgets(256 * MIB, frame_bytes_max=100 * MIB)
+    for number in range(10):
+        size_bytes = 90 * MIB
+        budgets.of(size_bytes).reserve(size_bytes, lambda number=number: number, ends_frame=False)  # type: ignore[misc]
+    assert budgets.large.is_short
+    small = SMALL_FRAME_BYTES_MAX
+    assert all(budgets.of(small).reserve(small, lambda: None, ends_frame=True) for _ in range(100))
+    assert not budgets.small.is_short
+
+
+def test_small_and_large_frames_together_stay_below_the_maximum() -> None:
+    budgets = Budgets(256 * MIB, frame_bytes_max=100 * MIB)
+    for size_bytes in (SMALL_FRAME_BYTES_MAX, 20 * MIB):
+        while budgets.of(size_bytes).reserve(size_bytes, lambda: None, ends_frame=True):
+            pass
+    assert 200 * MIB < budgets.used_bytes <= 256 * MIB
+
+
+def test_where_there_is_little_room_all_frames_share_it() -> None:
+    budgets = Budgets(2 * MIB, frame_bytes_max=2 * MIB)
+    assert budgets.small is budgets.large
+    budgets.of(10).reserve(10, lambda: None, ends_frame=True)
+    assert budgets.used_bytes == 10
+
+
+def test_a_frame_that_does_not_grow_is_too_slow_however_much_of_it_has_come() -> None:
+    pace = Pace()
+    assert not pace.is_too_slow(90 * MIB, 0.0)
+    assert not pace.is_too_slow(90 * MIB, PACE_WINDOW_S / 2)
+    assert pace.is_too_slow(90 * MIB, PACE_WINDOW_S)
+
+
+def test_a_frame_that_keeps_its_pace_may_take_as_long_as_it_needs() -> None:
+    pace = Pace()
+    for second in range(100):
+        assert not pace.is_too_slow(second * PACE_BYTES_PER_S_MIN, float(second))
+
+
+def test_a_new_frame_is_not_measured_by_the_last_one() -> None:
+    pace = Pace()
+    pace.is_too_slow(5 * MIB, 0.0)
+    pace.reset()
+    assert not pace.is_too_slow(0, 100.0)

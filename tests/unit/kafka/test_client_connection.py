@@ -13,11 +13,12 @@ import pytest
 from headrace.config import BrokerConfig
 from headrace.kafka.answer import Pending
 from headrace.kafka.api import APIS
-from headrace.kafka.budget import InFlightBudget
+from headrace.kafka.budget import PACE_WINDOW_S, Budgets
 from headrace.kafka.client_connection import FRAME_WAIT_S_MAX, ClientConnection
 from headrace.kafka.connection import REQUESTS_WAITING_MAX
 from headrace.kafka.messages.metadata import MetadataResponse
 from headrace.kafka.messages.produce import ProduceResponse
+from headrace.kafka.open_connections import OpenConnections
 
 PRODUCE, METADATA = 0, 3
 EMPTY_METADATA = MetadataResponse(brokers=(), topics=())
@@ -31,6 +32,7 @@ class FakeTransport:
         self.written = b""
         self.is_reading = True
         self.is_aborted = False
+        self.is_closed = False
         self.names = {"peername": ("127.0.0.1", 40_000), "sockname": ("127.0.0.1", 9_092)}
 
     def get_extra_info(self, name: str) -> Any:
@@ -49,7 +51,10 @@ class FakeTransport:
         self.is_reading = True
 
     def is_closing(self) -> bool:
-        return self.is_aborted
+        return self.is_aborted or self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -61,8 +66,10 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.started: list[tuple[int, Pending[Any]]] = []
-        self.budget = InFlightBudget(10_000, frame_bytes_max=6_100)
-        self.services: Any = SimpleNamespace(config=BrokerConfig(), store=SimpleNamespace(failed=None))
+        self.budget = Budgets(10_000, frame_bytes_max=6_100)
+        self.services: Any = SimpleNamespace(
+            config=BrokerConfig(), store=SimpleNamespace(failed=None), logins=None
+        )
         for key in (PRODUCE, METADATA):
             monkeypatch.setitem(APIS, key, replace(APIS[key], handler=self._handler(key)))
 
@@ -75,7 +82,9 @@ class Bench:
         return handle
 
     def connect(self, *, may_open: bool = True) -> tuple[ClientConnection, Any]:
-        connection = ClientConnection(self.services, self.budget, set(), self.loop, may_open=lambda: may_open)
+        connections = OpenConnections(self.services.config, self.loop.time)
+        connections.is_closed = not may_open
+        connection = ClientConnection(self.services, self.budget, connections, self.loop)
         transport: Any = FakeTransport()
         connection.connection_made(transport)
         return connection, transport
@@ -197,15 +206,13 @@ def test_a_connection_that_may_not_open_is_closed_at_once(bench: Bench) -> None:
 
 
 def test_a_client_that_has_hung_up_before_it_was_greeted_is_let_go(bench: Bench) -> None:
-    connections: set[ClientConnection] = set()
-    connection = ClientConnection(
-        bench.services, bench.budget, connections, bench.loop, may_open=lambda: True
-    )
+    connections = OpenConnections(bench.services.config, bench.loop.time)
+    connection = ClientConnection(bench.services, bench.budget, connections, bench.loop)
     transport: Any = FakeTransport()
     del transport.names["peername"]
     connection.connection_made(transport)
     assert transport.is_aborted
-    assert connections == set()
+    assert len(connections) == 0
 
 
 def test_bytes_that_are_wrong_behind_a_full_queue_close_the_connection_when_their_turn_comes(
@@ -224,18 +231,18 @@ def test_a_frame_that_is_late_because_it_was_not_read_is_not_held_against_the_cl
     connection, transport = bench.connect()
     requests = b"".join(frame(METADATA, number) for number in range(REQUESTS_WAITING_MAX + 1))
     connection.data_received(frame(METADATA, 999, padding=500)[:100])
-    connection.close_if_stalled(bench.loop.time() + FRAME_WAIT_S_MAX - 1)
+    connection.close_if_late(bench.loop.time() + FRAME_WAIT_S_MAX - 1)
     assert not transport.is_aborted
     connection.data_received(frame(METADATA, 999, padding=500)[100:] + requests)
     assert not transport.is_reading
-    connection.close_if_stalled(bench.loop.time() + 10 * FRAME_WAIT_S_MAX)
+    connection.close_if_late(bench.loop.time() + 10 * FRAME_WAIT_S_MAX)
     assert not transport.is_aborted
 
 
 def test_a_frame_that_never_ends_closes_its_connection(bench: Bench) -> None:
     connection, transport = bench.connect()
     connection.data_received(frame(METADATA, 0, padding=500)[:100])
-    connection.close_if_stalled(bench.loop.time() + FRAME_WAIT_S_MAX + 1)
+    connection.close_if_late(bench.loop.time() + FRAME_WAIT_S_MAX + 1)
     assert transport.is_aborted
 
 
@@ -271,3 +278,41 @@ def test_unfinished_frames_that_have_filled_the_room_come_to_their_end_one_after
     for _, pending in bench.started:
         pending.resolve(EMPTY_METADATA)
     assert bench.budget.used_bytes == 0
+
+
+def test_a_frame_that_stands_still_makes_way_when_others_wait_for_room(bench: Bench) -> None:
+    (slow, stalled), (other, _) = bench.connect(), bench.connect()
+    slow.data_received(frame(METADATA, 0, padding=6_000)[:5_900])
+    other.data_received(frame(METADATA, 1, padding=6_000))
+    assert bench.keys == []
+    now_s = bench.loop.time()
+    slow.close_if_late(now_s)
+    slow.close_if_late(now_s + PACE_WINDOW_S + 1)
+    assert stalled.is_aborted
+    slow.connection_lost(None)
+    assert bench.keys == [METADATA]
+
+
+def test_a_frame_that_stands_still_is_waited_for_when_nobody_else_needs_the_room(bench: Bench) -> None:
+    slow, transport = bench.connect()
+    slow.data_received(frame(METADATA, 0, padding=6_000)[:5_900])
+    for second in range(int(FRAME_WAIT_S_MAX) - 1):
+        slow.close_if_late(bench.loop.time() + second)
+    assert not transport.is_aborted
+
+
+def test_a_connection_on_which_nothing_happens_is_closed_in_the_end(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    idle_s_max = bench.services.config.connection_idle_ms_max / 1000
+    connection.close_if_late(bench.loop.time() + idle_s_max - 1)
+    assert not transport.is_closing()
+    connection.close_if_late(bench.loop.time() + idle_s_max + 1)
+    assert transport.is_closing()
+
+
+def test_a_connection_that_waits_for_an_answer_is_not_idle(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(frame(METADATA, 0))
+    idle_s_max = bench.services.config.connection_idle_ms_max / 1000
+    connection.close_if_late(bench.loop.time() + 10 * idle_s_max)
+    assert not transport.is_closing()

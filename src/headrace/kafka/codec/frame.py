@@ -33,6 +33,7 @@ LARGE_PART_BYTES_MIN: Final = 64 * KIB
 """A part of this size is sent as it is; smaller ones are copied together."""
 
 _REQUEST_START: Final = Struct(">hhi")
+_SIZE: Final = Struct(">i")
 _SIZE_AND_CORRELATION: Final = Struct(">ii")
 
 
@@ -89,6 +90,19 @@ class ResponseWriter:
         size_bytes = 4 + sum(map(len, parts))
         parts[0] = _SIZE_AND_CORRELATION.pack(size_bytes, correlation_id)
         return [b"".join(parts)] if size_bytes < LARGE_PART_BYTES_MIN else _joined(parts)
+
+
+class BareTokenWriter:
+    """Writes a token of a log-in that has no header, only the frame's size: see `security.session`."""
+
+    __slots__ = ()
+
+    def write(self, _correlation_id: int, token: bytes) -> Parts:
+        """Return the frame."""
+        return [_SIZE.pack(len(token)) + token]
+
+
+BARE_TOKENS: Final = BareTokenWriter()
 
 
 def _joined(parts: Parts) -> Parts:
