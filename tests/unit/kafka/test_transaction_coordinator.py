@@ -522,7 +522,7 @@ class World:
 
 def test_every_transaction_ends_as_a_whole_and_as_its_producer_was_told() -> None:
     committed = 0
-    for seed in range(1_500):
+    for seed in range(800):
         world = World(seed)
         for _ in range(120):
             world.step()
@@ -534,4 +534,4 @@ def test_every_transaction_ends_as_a_whole_and_as_its_producer_was_told() -> Non
                 assert fates == {attempt.outcome}, (seed, attempt)
             committed += attempt.outcome is True and bool(fates)
         assert not world.coordinator.transactions or world.coordinator.transactions["id"].state.is_idle
-    assert committed > 500
+    assert committed > 300
