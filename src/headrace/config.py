@@ -157,6 +157,8 @@ class LogConfig:
     """A record whose timestamp is further ahead of the broker's clock is refused."""
     producer_id_expiration_ms: int = 1 * DAY_MS
     """A producer that has written nothing to a partition for so long is forgotten there."""
+    checkpoint_bytes: int = 16 * MIB
+    """After so many bytes appended to a partition, what is needed to open it quickly is written down."""
 
     def __post_init__(self) -> None:
         _require(self.segment_bytes_max >= KIB, "segment_bytes_max must be at least 1024")
@@ -188,6 +190,7 @@ class LogConfig:
             "message_timestamp_before_max_ms and message_timestamp_after_max_ms must be at least 0",
         )
         _require(self.producer_id_expiration_ms >= 1, "producer_id_expiration_ms must be at least 1")
+        _require(self.checkpoint_bytes >= KIB, "checkpoint_bytes must be at least 1024")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ import logging
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from headrace.kafka.budget import Budgets
+from headrace.kafka.budget import Budgets, InFlightBudget
+from headrace.kafka.checkpoints import CheckpointRequests
 from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
@@ -101,6 +102,8 @@ class Engine:
             new_id=new_id,
         )
         self._budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
+        store.make_checkpoints(CheckpointRequests(store, submit, commit.fail).ask)
+        self._budget = InFlightBudget(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
 
     def start(self) -> None:
         """Begin with what is done from time to time."""

@@ -19,15 +19,26 @@ def write_durably(disk: Disk, path: Path, content: bytes, *, temporary_name: str
     After OpenRefused, it is as before. Writers that share a directory and may meet need temporary names of
     their own.
     """
-    temporary = path.parent / temporary_name
-    file = disk.open(temporary)
+    disk.replace(_write_temporary(disk, path.parent / temporary_name, content), path)
+
+
+def write_whole(disk: Disk, path: Path, content: bytes) -> None:
+    """Write a file that is complete where it is found, though a loss of power may still take it away.
+
+    It survives that once the directory has been synced.
+    """
+    disk.rename(_write_temporary(disk, path.parent / TEMPORARY_NAME, content), path)
+
+
+def _write_temporary(disk: Disk, path: Path, content: bytes) -> Path:
+    file = disk.open(path)
     try:
         disk.truncate(file, 0)
         disk.append(file, [content])
         disk.sync_file(file)
     finally:
         disk.close(file)
-    disk.replace(temporary, path)
+    return path
 
 
 def make_directory_durably(disk: Disk, path: Path) -> None:

@@ -9,7 +9,11 @@ offset of the first batch that has it. Both only ever go up.
 
 An entry is made for a batch when more than `interval_bytes` of batches lie between it and the last entry, so
 the indexes are a pure function of the batches and can be rebuilt from them at any time. The time index gets a
-last entry when the segment is sealed; the files are written only then (see segment.py).
+last entry when the segment is sealed. The files are written then and, as far as the indexes have got, at each
+checkpoint (see segment.py).
+
+An index can go on from a mark without the entries before it, as long as nobody looks anything up: that is how
+a large segment is opened in no time.
 """
 
 from __future__ import annotations
@@ -41,17 +45,32 @@ class TimeEntry(NamedTuple):
     offset: int
 
 
+class IndexMark(NamedTuple):
+    """How far the indexes have got: all that is needed to go on from there."""
+
+    offset_entry_count: int
+    time_entry_count: int
+    indexed_timestamp_ms: int
+    """That of the last time entry."""
+    max_timestamp: TimeEntry
+    unindexed_bytes: int
+
+
 class SegmentIndex:
     """Where batches begin and when they were made, for one segment. Grows in one thread."""
 
     __slots__ = (
         "_base_offset",
+        "_indexed_timestamp_ms",
         "_interval_bytes",
+        "_offset_entries_before",
         "_offsets",
         "_positions",
+        "_time_entries_before",
         "_time_offsets",
         "_timestamps",
         "_unindexed_bytes",
+        "is_sealed",
         "max_timestamp",
     )
 
@@ -63,7 +82,43 @@ class SegmentIndex:
         self._positions = array("I")
         self._timestamps = array("q")
         self._time_offsets = array("I")
+        self._indexed_timestamp_ms = NO_TIMESTAMP
+        self._offset_entries_before = 0
+        self._time_entries_before = 0
+        self.is_sealed = False
         self.max_timestamp = TimeEntry(NO_TIMESTAMP, base_offset)
+
+    @classmethod
+    def after(cls, mark: IndexMark, base_offset: int, interval_bytes: int) -> SegmentIndex:
+        """Go on from a mark; the entries before it are wanting."""
+        index = cls(base_offset, interval_bytes)
+        index._offset_entries_before = mark.offset_entry_count
+        index._time_entries_before = mark.time_entry_count
+        index._indexed_timestamp_ms = mark.indexed_timestamp_ms
+        index._unindexed_bytes = mark.unindexed_bytes
+        index.max_timestamp = mark.max_timestamp
+        return index
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no entries are wanting."""
+        return self._offset_entries_before == self._time_entries_before == 0
+
+    @property
+    def entries_before(self) -> tuple[int, int]:
+        """How many entries of the offset index and of the time index are wanting at the beginning."""
+        return self._offset_entries_before, self._time_entries_before
+
+    @property
+    def mark(self) -> IndexMark:
+        """How far the indexes have got."""
+        return IndexMark(
+            self._offset_entries_before + len(self._offsets),
+            self._time_entries_before + len(self._timestamps),
+            self._indexed_timestamp_ms,
+            self.max_timestamp,
+            self._unindexed_bytes,
+        )
 
     def add(self, header: BatchHeader, position: int) -> None:
         """Take note of the batch that begins at a position; batches come in their order.
@@ -82,17 +137,22 @@ class SegmentIndex:
     @property
     def offset_entry_count(self) -> int:
         """How many entries the offset index has."""
-        return len(self._offsets)
+        return self._offset_entries_before + len(self._offsets)
 
     @property
     def time_entry_count(self) -> int:
         """How many entries the time index has."""
-        return len(self._timestamps)
+        return self._time_entries_before + len(self._timestamps)
 
-    def floor_by_offset(self, offset: int) -> int:
-        """A batch's position, as far back as needed to find there or later the batch that has the offset."""
+    def floor_by_offset(self, offset: int) -> tuple[int | None, int]:
+        """A batch's position, as far back as needed to find there or later the batch that has the offset.
+
+        Before it comes that batch's last offset; None where the position is the segment's beginning.
+        """
         found = bisect_right(self._offsets, max(offset - self._base_offset, 0))
-        return self._positions[found - 1] if found else 0
+        return (
+            (self._base_offset + self._offsets[found - 1], self._positions[found - 1]) if found else (None, 0)
+        )
 
     def floor_by_position(self, position: int) -> int:
         """The last known position of a batch that begins at or before a position."""
@@ -109,41 +169,79 @@ class SegmentIndex:
     def seal(self) -> None:
         """Close the time index with the segment's highest timestamp."""
         self._add_time_entry()
+        self.is_sealed = True
 
-    def encode_offsets(self) -> bytes:
-        """The content of the `.index` file."""
-        return b"".join(map(_OFFSET_ENTRY.pack, self._offsets, self._positions))
+    def encode_offsets(self, begin: int = 0, end: int | None = None) -> bytes:
+        """The content of the `.index` file, or some entries of it."""
+        wanted = _slice(begin, end, self._offset_entries_before)
+        return b"".join(map(_OFFSET_ENTRY.pack, self._offsets[wanted], self._positions[wanted]))
 
-    def encode_times(self) -> bytes:
-        """The content of the `.timeindex` file."""
-        return b"".join(map(_TIME_ENTRY.pack, self._timestamps, self._time_offsets))
+    def encode_times(self, begin: int = 0, end: int | None = None) -> bytes:
+        """The content of the `.timeindex` file, or some entries of it."""
+        wanted = _slice(begin, end, self._time_entries_before)
+        return b"".join(map(_TIME_ENTRY.pack, self._timestamps[wanted], self._time_offsets[wanted]))
+
+    @classmethod
+    def joined(cls, later: SegmentIndex, *, offsets: bytes, times: bytes) -> SegmentIndex:
+        """An index with the entries at the beginning that were wanting.
+
+        Raises CorruptBatch when these can't be they.
+        """
+        index = cls(later._base_offset, later._interval_bytes)
+        index._indexed_timestamp_ms = later._indexed_timestamp_ms
+        index._unindexed_bytes = later._unindexed_bytes
+        index.max_timestamp = later.max_timestamp
+        index.is_sealed = later.is_sealed
+        index._extend(offsets, times)
+        if (len(index._offsets), len(index._timestamps)) != later.entries_before:
+            raise CorruptBatch("an index file has fewer entries than were written")
+        index._offsets += later._offsets
+        index._positions += later._positions
+        index._timestamps += later._timestamps
+        index._time_offsets += later._time_offsets
+        index._require_order()
+        return index
 
     @classmethod
     def decode(
         cls, base_offset: int, interval_bytes: int, *, offsets: bytes, times: bytes, segment_bytes: int
     ) -> SegmentIndex:
         """Read both files of a sealed segment; raise CorruptBatch when they can't be right."""
-        if len(offsets) % _OFFSET_ENTRY.size or len(times) % _TIME_ENTRY.size:
-            raise CorruptBatch("an index file ends in the middle of an entry")
         index = cls(base_offset, interval_bytes)
-        for offset, position in _OFFSET_ENTRY.iter_unpack(offsets):
-            index._offsets.append(offset)
-            index._positions.append(position)
-        for timestamp_ms, offset in _TIME_ENTRY.iter_unpack(times):
-            index._timestamps.append(timestamp_ms)
-            index._time_offsets.append(offset)
-        if not all(map(_ascends, (index._offsets, index._positions, index._timestamps, index._time_offsets))):
-            raise CorruptBatch("an index file is out of order")
+        index._extend(offsets, times)
+        index._require_order()
+        index.is_sealed = True
         if index._positions and index._positions[-1] >= segment_bytes:
             raise CorruptBatch("an index file points past the end of its segment")
         if index._timestamps:
+            index._indexed_timestamp_ms = index._timestamps[-1]
             index.max_timestamp = TimeEntry(index._timestamps[-1], base_offset + index._time_offsets[-1])
         return index
 
+    def _extend(self, offsets: bytes, times: bytes) -> None:
+        if len(offsets) % _OFFSET_ENTRY.size or len(times) % _TIME_ENTRY.size:
+            raise CorruptBatch("an index file ends in the middle of an entry")
+        for offset, position in _OFFSET_ENTRY.iter_unpack(offsets):
+            self._offsets.append(offset)
+            self._positions.append(position)
+        for timestamp_ms, offset in _TIME_ENTRY.iter_unpack(times):
+            self._timestamps.append(timestamp_ms)
+            self._time_offsets.append(offset)
+
+    def _require_order(self) -> None:
+        if not all(map(_ascends, (self._offsets, self._positions, self._timestamps, self._time_offsets))):
+            raise CorruptBatch("an index file is out of order")
+
     def _add_time_entry(self) -> None:
-        if self.max_timestamp.timestamp_ms > (self._timestamps[-1] if self._timestamps else NO_TIMESTAMP):
+        if self.max_timestamp.timestamp_ms > self._indexed_timestamp_ms:
+            self._indexed_timestamp_ms = self.max_timestamp.timestamp_ms
             self._timestamps.append(self.max_timestamp.timestamp_ms)
             self._time_offsets.append(self.max_timestamp.offset - self._base_offset)
+
+
+def _slice(begin: int, end: int | None, entries_before: int) -> slice:
+    assert begin >= entries_before, "entries are wanted that have not been loaded"
+    return slice(begin - entries_before, None if end is None else end - entries_before)
 
 
 def _ascends(values: array[int]) -> bool:

@@ -19,9 +19,9 @@ from random import Random
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
-from headrace.config import DAY_MS
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.log.batch import Batch, place, read_header, split_batches, with_base_offset
+from headrace.log.checkpoints import Checkpoints
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
@@ -31,8 +31,10 @@ from headrace.log.marker import Marker, encode_marker
 from headrace.log.open_files import OpenFiles
 from headrace.log.producers import Duplicate, ProducerStates, apply_batch
 from headrace.log.recovery import Recovery
+from headrace.log.replay import rebuild_transaction_index
 from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
+from headrace.log.storage import Storage
 from headrace.log.timestamps import TimestampedOffset, first_record_since
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.log.producers import ProducerInfo
     from headrace.log.recovery import CutTail
     from headrace.log.topic_settings import TopicSettings
-    from headrace.log.transaction_index import AbortedTransaction
+    from headrace.log.transaction_index import AbortedTransaction, TransactionIndex
 
 logger: Final = logging.getLogger(__name__)
 
@@ -67,32 +69,27 @@ class PartitionLog:
     Used from one thread, the event loop, but for `sync`, which may run in another at the same time.
     """
 
-    def __init__(  # noqa: PLR0913  # What a store shares among its partitions comes one by one.
+    def __init__(
         self,
         directory: Path,
         settings: TopicSettings,
         clock: Clock,
+        storage: Storage,
         *,
-        disk: Disk,
-        files: OpenFiles,
-        fail_stop: FailStop,
         recovery_point: int,
-        producer_expiration_ms: int,
     ) -> None:
         self.directory = directory
         self._settings = settings
         self._intake = Intake(settings)
         self._clock = clock
-        self._disk = disk
-        self._files = files
-        self._fail_stop = fail_stop
-        self._producers = ProducerStates(expiration_s=producer_expiration_ms / 1000)
+        self._storage = storage
+        self._fail_stop = storage.fail_stop
+        self._producers = ProducerStates(expiration_s=storage.producer_expiration_ms / 1000)
         recovered = Recovery(
             directory,
             settings,
             self._producers,
-            disk=disk,
-            files=files,
+            storage,
             recovery_point=recovery_point,
             now_s=clock.monotonic_s(),
         ).run()
@@ -107,6 +104,17 @@ class PartitionLog:
         self._rolling = self._new_rolling()
         self._sync_lock = Lock()
         self._is_closed = False
+        self._checkpoints = Checkpoints(
+            directory,
+            storage.disk,
+            self._producers,
+            unchecked_bytes=recovered.unchecked_bytes,
+            last_offset=recovered.checkpoint_offset,
+            rolled=recovered.rolled,
+        )
+        self._wants_checkpoint = (
+            not recovered.is_complete or recovered.unchecked_bytes >= storage.checkpoint_bytes
+        )
 
     @classmethod
     def open(
@@ -116,63 +124,45 @@ class PartitionLog:
         clock: Clock,
         *,
         disk: Disk = SYSTEM_DISK,
-        fail_stop: FailStop | None = None,
-        producer_expiration_ms: int = DAY_MS,
+        storage: Storage | None = None,
     ) -> PartitionLog:
         """Open a partition, making it when it is missing, and recover what a crash has left."""
+        storage = storage or Storage(disk=disk, files=OpenFiles(disk), fail_stop=FailStop())
         try:
-            make_directory_durably(disk, directory)
+            make_directory_durably(storage.disk, directory)
         except OSError as error:
             raise storage_error(f"making the directory {directory}", error) from error
-        files = OpenFiles(disk)
         try:
-            return cls.open_existing(
-                directory,
-                settings,
-                clock,
-                disk=disk,
-                files=files,
-                fail_stop=fail_stop or FailStop(),
-                producer_expiration_ms=producer_expiration_ms,
-            )
+            return cls.open_existing(directory, settings, clock, storage)
         except BaseException:
-            files.close_all()
+            storage.files.close_all()
             raise
 
     @classmethod
-    def open_existing(  # noqa: PLR0913  # As above.
+    def open_existing(
         cls,
         directory: Path,
         settings: TopicSettings,
         clock: Clock,
+        storage: Storage,
         *,
-        disk: Disk,
-        files: OpenFiles,
-        fail_stop: FailStop,
         recovery_point: int = 0,
-        producer_expiration_ms: int = DAY_MS,
     ) -> PartitionLog:
         """Open a partition whose directory is there and durable, and recover what a crash has left.
 
         Everything below the recovery point, an offset, is known to be durable.
         """
         try:
-            log = cls(
-                directory,
-                settings,
-                clock,
-                disk=disk,
-                files=files,
-                fail_stop=fail_stop,
-                recovery_point=recovery_point,
-                producer_expiration_ms=producer_expiration_ms,
-            )
+            log = cls(directory, settings, clock, storage, recovery_point=recovery_point)
         except OSError as error:
             raise storage_error(f"opening the partition in {directory}", error) from error
         if log.cut is not None:
             logger.warning("%s", log.cut)
         # After a crash of the process alone, what was found may be in the page cache only.
         log.sync()
+        if log._wants_checkpoint:
+            log._checkpoints.capture(log._segments[-1])
+            log.checkpoint()
         # Many partitions may be idle: a file stays open only once it is used.
         for segment in log._segments:
             segment.close()
@@ -268,7 +258,9 @@ class PartitionLog:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The offset below which no transaction is open, nor has ended above the high watermark."""
-        return self._producers.transactions.last_stable_offset(high_watermark)
+        stable = self._producers.transactions.last_stable_offset(high_watermark)
+        # What an open transaction wrote first may have been deleted.
+        return max(stable, min(self.start_offset, high_watermark))
 
     def aborted_transactions(self, from_offset: int, below_offset: int) -> list[AbortedTransaction]:
         """Those aborted transactions that overlap a range of offsets, in the order of their markers."""
@@ -276,7 +268,7 @@ class PartitionLog:
         found: list[AbortedTransaction] = []
         number = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
         for segment in self._segments[number:]:
-            if segment.transaction_index.collect(from_offset, below_offset, found):
+            if self._transaction_index(segment).collect(from_offset, below_offset, found):
                 break
         return found
 
@@ -350,18 +342,29 @@ class PartitionLog:
                 raise self._fail_stop.fail(f"syncing {self.directory}", error) from error
             self._durable_offset = end_offset
 
+    def checkpoint(self) -> None:
+        """Sync, and write the checkpoint that is due. May run in another thread than `append`."""
+        self.sync()
+        try:
+            self._checkpoints.write(tuple(self._base_offsets))
+        except OSError as error:
+            raise self._fail_stop.fail(f"making a checkpoint of {self.directory}", error) from error
+
     def close(self, *, sync: bool = True) -> None:
         """Sync what is not yet durable, unless the disk has failed, and close the files."""
         if sync and not self._is_closed and self._fail_stop.failed is None:
-            self.sync()
+            if self._checkpoints.is_worth_it:
+                self._checkpoints.capture(self._segments[-1])
+            self.checkpoint()
         self.retire()
         for segment in self._segments:
             segment.close()
 
     def retire(self) -> None:
         """Refuse all further calls, once a sync that is running has ended. May be called on any thread."""
-        with self._sync_lock:
+        with self._sync_lock, self._checkpoints.lock:
             self._is_closed = True
+            self._checkpoints.forget()
 
     def _require_open(self) -> None:
         if self._is_closed:
@@ -395,6 +398,9 @@ class PartitionLog:
             if header.is_idempotent:
                 apply_batch(self._producers, segment.transaction_index, header, marker, now_s=now_s)
         self._end_offset = offset
+        if self._checkpoints.appended(sum(map(len, buffers))) >= self._storage.checkpoint_bytes:
+            self._checkpoints.capture(segment)
+            self._storage.on_checkpoint_due(self)
 
     def _segment_for(self, headers: list[BatchHeader]) -> Segment:
         """The active segment, or a new one when it is time for one."""
@@ -409,12 +415,13 @@ class PartitionLog:
         return self._roll() if is_due else active
 
     def _roll(self) -> Segment:
-        self._segments[-1].index.seal()
+        self._segments[-1].growing_index.seal()
+        self._checkpoints.rolled(self._end_offset)
         segment = Segment(
             self.directory,
             self._end_offset,
-            disk=self._disk,
-            files=self._files,
+            disk=self._storage.disk,
+            files=self._storage.files,
             index_interval_bytes=self._settings.index_interval_bytes,
         )
         self._segments.append(segment)
@@ -423,6 +430,7 @@ class PartitionLog:
             self._unsealed.append(segment)
         segment.begun_ms = self._clock.now_ms()
         self._rolling = self._new_rolling()
+        self._storage.on_checkpoint_due(self)
         return segment
 
     def _new_rolling(self) -> Rolling:
@@ -435,7 +443,22 @@ class PartitionLog:
         """Sync segments in their order; all but the last have been rolled, and are sealed."""
         for segment in unsealed[:-1]:
             segment.sync()
-            segment.write_indexes()
+            self._seal(segment)
             with self._unsealed_lock:
                 self._unsealed.remove(segment)
         unsealed[-1].sync()
+
+    def _seal(self, segment: Segment) -> None:
+        successor = next(each for each in tuple(self._segments) if each.base_offset > segment.base_offset)
+        self._checkpoints.seal(segment, successor, tuple(self._base_offsets))
+
+    def _transaction_index(self, segment: Segment) -> TransactionIndex:
+        """A segment's transaction index; one that is damaged is made again."""
+        try:
+            return segment.transaction_index
+        except CorruptBatch as error:
+            logger.warning("what was aborted in %s is learnt from its batches: %s", segment.path, error)
+        segment.transaction_index = rebuild_transaction_index(
+            self._storage.disk, self.directory, self._segments, segment
+        )
+        return segment.transaction_index

@@ -38,6 +38,7 @@ batches that it finds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import (
@@ -114,6 +115,16 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenProducers:
+    """All producers of a partition as they were at an offset. Not to be changed."""
+
+    producers: dict[int, Producer]
+    """By producer id, the one that wrote longest ago first."""
+    open_transactions: dict[int, int]
+    """By producer id, the first offset."""
+
+
 ACCEPT: Final = Accept()
 
 
@@ -187,6 +198,22 @@ class ProducerStates:
         self._producers[header.producer_id] = producer
         self._forget(now_s)
         return ended
+
+    def freeze(self) -> FrozenProducers:
+        """All producers as they are now: a copy, which another thread may read."""
+        return FrozenProducers(
+            producers=dict(self._producers), open_transactions=self.transactions.open_transactions
+        )
+
+    def thaw(self, frozen: FrozenProducers, *, now_s: float) -> None:
+        """Take over what was known at an offset, in place of all that is known."""
+        self._producers = {
+            producer_id: replace(producer, active_s=now_s)
+            for producer_id, producer in frozen.producers.items()
+        }
+        self.transactions = UnsettledTransactions()
+        for producer_id, first_offset in sorted(frozen.open_transactions.items(), key=itemgetter(1)):
+            self.transactions.begin(producer_id, first_offset)
 
     def infos(self, now_s: float = 0.0) -> list[ProducerInfo]:
         """All producers, the one that wrote longest ago first."""

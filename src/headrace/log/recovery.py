@@ -1,10 +1,14 @@
 """What is found on disk when a partition is opened, and what is done about it.
 
-Sealed segments (those with both index files) were whole when they were sealed. Only their headers are walked,
-to learn the producers; damage inside a batch is found, and refused, when it is read.
+How much is looked at does not grow with the log:
 
-All other segments are checked batch by batch. A crash may have left the newest of them with a torn end, since
-nothing that was not synced is promised. The rules:
+- Sealed segments (those with all three index files) were whole when they were sealed. Nothing of them is
+  read; damage in them is found, and refused, when they are read.
+- Of the segment that the checkpoint speaks of, the same holds up to there (see checkpoint.py).
+- What was known of the producers at that offset is in a snapshot (see snapshot.py).
+
+All that comes after is checked batch by batch. A crash may have left the newest segment with a torn end,
+since nothing that was not synced is promised. The rules:
 
 1. A batch that is cut short or does not match its checksum, with no valid batch after it in its segment, is a
    torn end. It is cut off and reported. Later segments go with it: a segment's successor is acknowledged only
@@ -17,11 +21,22 @@ nothing that was not synced is promised. The rules:
 3. An unsealed segment before a sealed one has lost its index files to somebody's hand. They are made again;
    any damage in it is rule 2.
 
+Each file that saves looking can be done without, and what is missing or damaged is learnt from the batches:
+
+    lost                        then
+    --------------------------  -----------------------------------------------------------------------
+    an index file, sealed       rule 3
+    the checkpoint              the last segment is checked from its beginning
+    the index files of the      they are made again when somebody looks something up before the
+    last segment                checkpoint (see segment.py)
+    a snapshot                  producers are learnt from the headers since the next older one, and a new
+                                checkpoint is made
+
 What is found in an unsealed segment need not be on the disk: it may be in the page cache alone, and be marked
 clean there after a failed sync, so that a sync would do nothing for it. So before it counts, whatever lies
 beyond the last known recovery point is written again in place, the same bytes, and then synced. The recovery
-point is the offset below which all was durable when the store was last opened or closed; so this costs
-nothing after a clean stop, and after any other at most one write of each partition's unsealed segment.
+point is the offset below which all was durable when the store was last opened or closed or the last
+checkpoint made, whatever is higher.
 Decided against: dropping the pages and reading the disk instead, which the kernel need not do when asked; and
 a mark that says that a sync has failed, which a failing disk need not take.
 
@@ -31,6 +46,7 @@ a person to judge, and the error says how to accept the loss.
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from shlex import quote
@@ -38,21 +54,24 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CorruptBatch
 from headrace.log.batch import HEADER_BYTES
-from headrace.log.durable_file import TEMPORARY_NAME
-from headrace.log.marker import decode_marker
-from headrace.log.producers import apply_batch
+from headrace.log.checkpoint import CHECKPOINT_NAME, decode_checkpoint
+from headrace.log.durable_file import TEMPORARY_NAME, read_whole
+from headrace.log.index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX
+from headrace.log.replay import DamagedBatch, Replay, read_snapshot
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_place
-from headrace.log.segment import Segment
+from headrace.log.segment import Segment, segment_path
+from headrace.log.snapshot import SNAPSHOT_NAME, snapshot_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from headrace.log.batch import BatchHeader
-    from headrace.log.disk import Disk
-    from headrace.log.open_files import OpenFiles
-    from headrace.log.producers import ProducerStates
+    from headrace.log.checkpoint import Checkpoint
+    from headrace.log.producers import FrozenProducers, ProducerStates
+    from headrace.log.storage import Storage
     from headrace.log.topic_settings import TopicSettings
+
+logger: Final = logging.getLogger(__name__)
 
 _LOG_NAME: Final = re.compile(r"(\d{20})\.log")
 _EPOCH_AND_MAGIC: Final = b"\x00\x00\x00\x00\x02"
@@ -76,12 +95,22 @@ class CutTail:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered:
-    """The segments of a partition, the last of them active, and what had to be cut off."""
+    """What a partition goes on with."""
 
     segments: list[Segment]
+    """The last of them is active."""
     cut: CutTail | None
+    """What had to be cut off."""
+    checkpoint_offset: int
+    """That of the last checkpoint."""
+    unchecked_bytes: int
+    """So many had to be checked because they lie after it."""
+    rolled: dict[int, FrozenProducers]
+    """By base offset, the producers for the segments that have no snapshot."""
+    is_complete: bool
+    """Whether nothing had to be learnt from batches before the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,48 +128,124 @@ class Recovery:
         directory: Path,
         settings: TopicSettings,
         producers: ProducerStates,
+        storage: Storage,
         *,
-        disk: Disk,
-        files: OpenFiles,
         recovery_point: int,
         now_s: float,
     ) -> None:
         """Everything below the recovery point, an offset, is known to be durable."""
         self._directory = directory
         self._settings = settings
-        self._disk = disk
-        self._files = files
+        self._disk = storage.disk
+        self._files = storage.files
         self._recovery_point = recovery_point
-        self._now_s = now_s
         self._producers = producers
+        self._now_s = now_s
+        self._replay = Replay(producers, now_s)
         self._names: set[str] = set()
+        self._checkpoint: Checkpoint | None = None
+        self._known_offset = 0
+        """The producers are known up to here."""
+        self._unchecked_bytes = 0
+        self._rolled: dict[int, FrozenProducers] = {}
 
     def run(self) -> Recovered:
         """Find the segments, check them, and cut what is torn. What is left is whole but not yet synced."""
         self._names = set(self._disk.names(self._directory))
         self._unlink(TEMPORARY_NAME)
         bases = sorted(int(match[1]) for name in self._names if (match := _LOG_NAME.fullmatch(name)))
-        # The last segment is written again, so it is not sealed any more.
-        self._unlink(*(name for base in bases[-1:] for name in _companion_names(base)))
-        recovered = self._check(bases)
-        for segment in recovered.segments[:-1]:
+        self._unseal(bases[-1:])
+        self._checkpoint = self._read_checkpoint(bases)
+        if self._checkpoint is None:
+            self._unlink(CHECKPOINT_NAME, *(name for base in bases[-1:] for name in _index_names(base)))
+        else:
+            self._recovery_point = max(self._recovery_point, self._checkpoint.next_offset)
+        wanted_offset = self._first_unknown_offset(bases)
+        self._known_offset = self._read_snapshot(bases, wanted_offset)
+        if self._known_offset < wanted_offset:
+            logger.warning(
+                "the producers of %s are learnt from its batches from offset %d on, which takes longer: "
+                "there is no newer snapshot",
+                self._directory,
+                self._known_offset,
+            )
+        segments, cut = self._check(bases)
+        for segment in segments[:-1]:
             if not segment.is_sealed:
-                segment.index.seal()
-        return recovered
+                segment.growing_index.seal()
+        self._remove_strays(segments)
+        return Recovered(
+            segments=segments,
+            cut=cut,
+            checkpoint_offset=-1 if self._checkpoint is None else self._checkpoint.next_offset,
+            unchecked_bytes=self._unchecked_bytes,
+            rolled=self._rolled,
+            is_complete=self._known_offset == wanted_offset,
+        )
 
-    def _check(self, bases: list[int]) -> Recovered:
+    def _unseal(self, bases: list[int]) -> None:
+        """The last segment is written again, so it is not sealed any more."""
+        for base in bases:
+            if self._is_sealed(base):
+                self._unlink(*_index_names(base))
+
+    def _read_checkpoint(self, bases: list[int]) -> Checkpoint | None:
+        """The checkpoint, if there is one and it speaks of a segment that is there and not sealed."""
+        if CHECKPOINT_NAME not in self._names:
+            return None
+        path = self._directory / CHECKPOINT_NAME
+        try:
+            checkpoint = decode_checkpoint(read_whole(self._disk, path))
+        except CorruptBatch as error:
+            logger.warning("%s can't be used (%s): opening takes longer without it", path, error)
+            return None
+        base = checkpoint.base_offset
+        if base not in bases or self._is_sealed(base):
+            return None
+        segment = self._segment(base)
+        size_bytes = self._disk.size_bytes(segment.open())
+        segment.close()
+        return checkpoint if checkpoint.size_bytes <= size_bytes else None
+
+    def _first_unknown_offset(self, bases: list[int]) -> int:
+        """Where the checks begin: in the first unsealed segment, or at the checkpoint in it."""
+        first = next((base for base in bases if not self._is_sealed(base)), 0)
+        if self._checkpoint is not None and self._checkpoint.base_offset == first:
+            return self._checkpoint.next_offset
+        return first
+
+    def _read_snapshot(self, bases: list[int], wanted_offset: int) -> int:
+        """Learn the producers from the last sound snapshot that is not too new; return its offset."""
+        known = set(bases)
+        if self._checkpoint is not None:
+            known.add(self._checkpoint.next_offset)
+        for offset in sorted((each for each in known if each <= wanted_offset), reverse=True):
+            path = self._directory / snapshot_name(offset)
+            if path.name in self._names:
+                try:
+                    self._producers.thaw(
+                        read_snapshot(self._disk, self._directory, offset), now_s=self._now_s
+                    )
+                except CorruptBatch as error:
+                    logger.warning("%s can't be used: %s", path, error)
+                else:
+                    return offset
+        return min(bases, default=0)
+
+    def _check(self, bases: list[int]) -> tuple[list[Segment], CutTail | None]:
         last_sealed = max((base for base in bases if self._is_sealed(base)), default=-1)
         segments: list[Segment] = []
         for number, base in enumerate(bases):
+            later = bases[number + 1 :]
             if segments and (cut := self._missing_end(segments[-1], bases[number:], last_sealed)):
-                return Recovered(segments, cut)
+                return segments, cut
             segment = self._segment(base)
             segments.append(segment)
             if self._is_sealed(base):
-                self._adopt_sealed(segment, bases[number + 1 :])
-            elif damage := self._verify(segment, gaps=base < last_sealed):
-                return Recovered(segments, self._cut(segment, damage, bases[number + 1 :], last_sealed))
-        return Recovered(segments or [self._segment(0)], None)
+                self._adopt_sealed(segment, later)
+            elif damage := self._verify(segment, later, gaps=base < last_sealed):
+                return segments, self._cut(segment, damage, later, last_sealed)
+        return segments or [self._segment(0)], None
 
     def _is_sealed(self, base_offset: int) -> bool:
         return self._names.issuperset(_index_names(base_offset))
@@ -155,51 +260,80 @@ class Recovery:
         )
 
     def _adopt_sealed(self, segment: Segment, later: list[int]) -> None:
-        """Walk over the headers of a sealed segment."""
+        """Take over a sealed segment, which ends somewhere before the next one begins."""
         size_bytes = self._disk.size_bytes(segment.open())
-        scanner = FileScanner(self._disk, segment.open(), size_bytes, HEADER_WINDOW_BYTES)
-        position, next_offset = 0, segment.base_offset
-        while position < size_bytes:
-            try:
-                header = scanner.header_at(position)
-                check_place(header, next_offset, gaps=True)
-                self._learn(segment, header, scanner, position)
-            except CorruptBatch as error:
-                raise _beyond_repair(segment, _Damage(position, next_offset, str(error)), later) from error
-            next_offset = header.last_offset + 1
-            position += header.size_bytes
-        segment.adopt_sealed(size_bytes=size_bytes, next_offset=next_offset)
+        segment.adopt_sealed(size_bytes=size_bytes, next_offset=later[0])
+        if later[0] > self._known_offset:
+            self._learn_headers(segment, size_bytes, later)
+        if not self._is_sealed(later[0]):
+            segment.next_offset = max(segment.next_offset, self._end_of(segment))
         segment.close()
 
-    def _verify(self, segment: Segment, *, gaps: bool) -> _Damage | None:
+    def _learn_headers(self, segment: Segment, end: int, later: list[int]) -> None:
+        try:
+            self._replay.walk(segment, 0, end)
+        except DamagedBatch as error:
+            damage = _Damage(error.position, error.next_offset, error.reason)
+            raise _beyond_repair(segment, damage, later) from error
+
+    def _end_of(self, segment: Segment) -> int:
+        """Where a sealed segment ends, by the last entry of its index and what comes after that.
+
+        An index that leads astray is found out when it is used.
+        """
+        file = self._disk.open(segment_path(self._directory, segment.base_offset, "index"))
+        try:
+            last_entry_at = max(self._disk.size_bytes(file) - OFFSET_ENTRY_BYTES, 0)
+            entry = self._disk.read(file, last_entry_at, OFFSET_ENTRY_BYTES)
+        finally:
+            self._disk.close(file)
+        scanner = segment.scanner(HEADER_WINDOW_BYTES)
+        position = int.from_bytes(entry[4:], "big")
+        next_offset = segment.base_offset
+        try:
+            while position < segment.size_bytes:
+                header = scanner.header_at(position)
+                position += header.size_bytes
+                next_offset = header.last_offset + 1
+        except CorruptBatch:
+            return segment.base_offset
+        return next_offset
+
+    def _verify(self, segment: Segment, later: list[int], *, gaps: bool) -> _Damage | None:
         """Check an unsealed segment up to the first damage; learn its indexes and producers on the way."""
         size_bytes = self._disk.size_bytes(segment.open())
+        checkpoint = self._checkpoint
+        if checkpoint is not None and checkpoint.base_offset == segment.base_offset:
+            segment.adopt_checkpoint(checkpoint)
+            if self._known_offset < checkpoint.next_offset:
+                self._learn_headers(segment, checkpoint.size_bytes, later)
+        elif segment.base_offset > self._known_offset:
+            self._rolled[segment.base_offset] = self._producers.freeze()
         scanner = FileScanner(self._disk, segment.open(), size_bytes, DATA_WINDOW_BYTES)
-        position, next_offset = 0, segment.base_offset
-        durable_bytes = 0
+        index, transactions = segment.growing_index, segment.transaction_index
+        position, next_offset = segment.size_bytes, segment.next_offset
+        begin = durable_bytes = position
+        # Compaction leaves the last segment alone, and what is not durable.
+        compacted_below = self._recovery_point if later else 0
+        below_offset = segment.base_offset + RELATIVE_OFFSET_MAX + 1
         damage = None
         while position < size_bytes:
             try:
                 header = scanner.checked_header_at(position)
-                check_place(header, next_offset, gaps=gaps)
-                self._learn(segment, header, scanner, position)
+                has_gaps = gaps or header.last_offset < compacted_below
+                check_place(header, next_offset, gaps=has_gaps, below_offset=below_offset)
+                self._replay.learn(header, scanner, position, transactions)
             except CorruptBatch as error:
                 damage = _Damage(position, next_offset, str(error))
                 break
-            segment.index.add(header, position)
+            index.add(header, position)
             next_offset = header.last_offset + 1
             position += header.size_bytes
             if next_offset <= self._recovery_point:
                 durable_bytes = position
         segment.adopt(size_bytes=position, next_offset=next_offset, durable_bytes=durable_bytes)
+        self._unchecked_bytes = position - begin
         return damage
-
-    def _learn(self, segment: Segment, header: BatchHeader, scanner: FileScanner, position: int) -> None:
-        """Learn the producer's state, and how its transaction ended."""
-        marker = None
-        if header.is_control:
-            marker = decode_marker(header, scanner.bytes_at(position, header.size_bytes))
-        apply_batch(self._producers, segment.transaction_index, header, marker, now_s=self._now_s)
 
     def _missing_end(self, segment: Segment, later: list[int], last_sealed: int) -> CutTail | None:
         """Compare where a segment ends with where the next begins."""
@@ -254,6 +388,22 @@ class Recovery:
             self._unlink(segment.path.name, *_companion_names(base))
         return dropped_bytes
 
+    def _remove_strays(self, segments: list[Segment]) -> None:
+        """Keep only the snapshots for segments and for the checkpoint, and that if its segment is there."""
+        kept = {segment.base_offset for segment in segments}
+        if self._checkpoint is not None and self._checkpoint.base_offset not in kept:
+            self._unlink(CHECKPOINT_NAME)
+            self._checkpoint = None
+        if self._checkpoint is not None:
+            kept.add(self._checkpoint.next_offset)
+        self._unlink(
+            *(
+                name
+                for name in self._names
+                if (match := SNAPSHOT_NAME.fullmatch(name)) and int(match[1]) not in kept
+            )
+        )
+
     def _unlink(self, *names: str) -> None:
         """Remove those of the files that are there, for good: they must not come back after a crash."""
         present = self._names.intersection(names)
@@ -278,12 +428,12 @@ def _is_batch(scanner: FileScanner, position: int, above_offset: int) -> bool:
         return False
 
 
-def _index_names(base_offset: int) -> tuple[str, str]:
-    return f"{base_offset:020d}.index", f"{base_offset:020d}.timeindex"
+def _index_names(base_offset: int) -> tuple[str, ...]:
+    return tuple(f"{base_offset:020d}.{suffix}" for suffix in ("index", "timeindex", "txnindex"))
 
 
 def _companion_names(base_offset: int) -> tuple[str, ...]:
-    return *_index_names(base_offset), f"{base_offset:020d}.txnindex"
+    return *_index_names(base_offset), snapshot_name(base_offset)
 
 
 def _beyond_repair(segment: Segment, damage: _Damage, later: list[int]) -> CorruptBatch:

@@ -49,8 +49,8 @@ class Rolling:
             active.size_bytes + size_bytes > self._bytes_max
             or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or self._is_old(active, timestamp_ms, now_ms)
-            or active.index.offset_entry_count >= self._offset_entries_max
-            or active.index.time_entry_count >= self._time_entries_max
+            or active.growing_index.offset_entry_count >= self._offset_entries_max
+            or active.growing_index.time_entry_count >= self._time_entries_max
         )
 
     def _is_old(self, active: Segment, timestamp_ms: int, now_ms: int) -> bool:

@@ -63,8 +63,12 @@ def check_batch(data: memoryview) -> BatchHeader:
     return header
 
 
-def check_place(header: BatchHeader, next_offset: int, *, gaps: bool) -> None:
+def check_place(
+    header: BatchHeader, next_offset: int, *, gaps: bool, below_offset: int | None = None
+) -> None:
     """Check what the checksum does not cover: that the batch belongs where it lies."""
+    if below_offset is not None and header.last_offset >= below_offset:
+        raise CorruptBatch(f"a batch has last offset {header.last_offset}, not below {below_offset}")
     if header.partition_leader_epoch != LEADER_EPOCH:
         raise CorruptBatch(f"a batch has leader epoch {header.partition_leader_epoch}, not {LEADER_EPOCH}")
     if header.last_offset_delta < 0:

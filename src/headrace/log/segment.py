@@ -1,26 +1,29 @@
 """A stretch of a partition: one file of batches, one after the other, and two sparse indexes over it.
 
     00000000000000000000.log         the batches; the name is the base offset
-    00000000000000000000.index       written when the segment is sealed
-    00000000000000000000.timeindex   written when the segment is sealed
+    00000000000000000000.index       grows at each checkpoint, complete when the segment is sealed
+    00000000000000000000.timeindex   the same
     00000000000000000000.txnindex    written when the segment is sealed (see transaction_index.py)
 
 A segment is active while it is the last, rolled once another has begun after it, and sealed when its batches
-have been synced *and then* its index files written and synced. So whoever finds a `.index` knows that the
-`.log` beside it was whole at that time. Until then the indexes live in memory only and an append costs one
-write.
+have been synced *and then* its index files written and synced, the `.txnindex` last. So whoever finds all
+three knows that they and the `.log` beside them were whole at that time. Until then the indexes live in
+memory, and what of them is in files counts only as far as the checkpoint says (see checkpoint.py). An append
+costs one write.
 
 Batches that this process wrote, or checked when it recovered, are served as they are. Those of a segment that
-was sealed by an earlier process are compared with their checksums when they are first read.
+was sealed by an earlier process, and those before a checkpoint of an earlier process, are compared with their
+checksums when they are first read.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.errors import CorruptBatch
-from headrace.log.durable_file import read_whole, write_durably
-from headrace.log.index import SegmentIndex
+from headrace.log.durable_file import read_whole, write_whole
+from headrace.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, SegmentIndex
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
 from headrace.log.transaction_index import TransactionIndex
 
@@ -29,9 +32,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from headrace.log.batch import BatchHeader
+    from headrace.log.checkpoint import Checkpoint
     from headrace.log.disk import Buffer, Disk
-    from headrace.log.index import TimeEntry
+    from headrace.log.index import IndexMark, TimeEntry
     from headrace.log.open_files import OpenFiles
+
+logger: Final = logging.getLogger(__name__)
 
 _Found = TypeVar("_Found")
 
@@ -65,11 +71,13 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self._index: SegmentIndex | None = SegmentIndex(base_offset, index_interval_bytes)
         self._index_is_loaded = False
-        self.transaction_index = TransactionIndex()
+        self._entries_written = (0, 0)
+        self._index_files_are_sound = True
+        self._transaction_index: TransactionIndex | None = TransactionIndex()
         self._file: int | None = None
         self._synced_bytes = 0
         self._boundaries: dict[int, int] = {}
-        self._trusted = True
+        self._trusted_from = 0
         self._checked_from = 0
         self._checked_to = 0
 
@@ -88,8 +96,22 @@ class Segment:
 
     @property
     def index(self) -> SegmentIndex:
-        """Both indexes; those of a sealed segment are loaded when first needed."""
-        return self._load_index() if self._index is None else self._index
+        """Both indexes; what an earlier process has written of them is loaded when first needed."""
+        if self._index is None:
+            return self._load_index()
+        return self._index if self._index.is_whole else self._load_beginning(self._index)
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The transactions that were aborted here; raises CorruptBatch when the file is damaged."""
+        if self._transaction_index is None:
+            content = read_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"))
+            self._transaction_index = TransactionIndex.decode(content)
+        return self._transaction_index
+
+    @transaction_index.setter
+    def transaction_index(self, index: TransactionIndex) -> None:
+        self._transaction_index = index
 
     @property
     def first_timestamp_ms(self) -> int:
@@ -117,17 +139,34 @@ class Segment:
         self.adopt(size_bytes=size_bytes, next_offset=next_offset, durable_bytes=size_bytes)
         self.is_sealed = True
         self.name_is_durable = True
-        self._trusted = False
+        self._trusted_from = size_bytes
         self._index = None
+        self._transaction_index = None
+
+    def adopt_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Take over the beginning of an unsealed segment, of which an earlier process made a checkpoint."""
+        self.size_bytes = checkpoint.size_bytes
+        self.next_offset = checkpoint.next_offset
+        self._trusted_from = checkpoint.size_bytes
+        self._index = SegmentIndex.after(checkpoint.index, self.base_offset, self._index_interval_bytes)
+        self._entries_written = self._index.entries_before
+        self._transaction_index = TransactionIndex(checkpoint.aborted)
 
     def append(self, headers: Sequence[BatchHeader], buffers: Sequence[Buffer]) -> None:
         """Write batches, given by their headers as placed and by their bytes, at the end."""
         self._disk.append(self.open(), buffers)
+        index = self.growing_index
         for header in headers:
-            self.index.add(header, self.size_bytes)
+            index.add(header, self.size_bytes)
             self._remember(header.base_offset, self.size_bytes)
             self.size_bytes += header.size_bytes
         self.next_offset = headers[-1].last_offset + 1
+
+    @property
+    def growing_index(self) -> SegmentIndex:
+        """The indexes of an unsealed segment; their beginning may be wanting."""
+        assert self._index is not None, "the indexes of a sealed segment don't grow"
+        return self._index
 
     def read(self, offset: int, *, size_bytes_max: int, below_offset: int) -> bytes:
         """Whole batches from the one that has the offset on; none that reaches `below_offset`."""
@@ -139,6 +178,8 @@ class Segment:
 
     def max_timestamp(self) -> TimeEntry:
         """The highest timestamp of the segment, and the last offset of the first batch that has it."""
+        if self._index is not None:
+            return self._index.max_timestamp
         return self._with_sound_index(lambda: self.index.max_timestamp)
 
     def sync(self) -> None:
@@ -154,13 +195,23 @@ class Segment:
             self._synced_bytes = written_bytes
 
     def write_indexes(self) -> None:
-        """Seal a rolled segment that has been synced."""
-        times, offsets = self.index.encode_times(), self.index.encode_offsets()
+        """Write what a sealed segment has beside its batches, which have been synced.
+
+        It is sealed once the directory has been synced, too.
+        """
+        index = self.growing_index
+        self.write_index_entries(index, index.mark)
         transactions = self.transaction_index.encode()
-        write_durably(self._disk, segment_path(self._directory, self.base_offset, "txnindex"), transactions)
-        write_durably(self._disk, segment_path(self._directory, self.base_offset, "timeindex"), times)
-        write_durably(self._disk, segment_path(self._directory, self.base_offset, "index"), offsets)
-        self.is_sealed = True
+        write_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"), transactions)
+
+    def write_index_entries(self, index: SegmentIndex, mark: IndexMark) -> None:
+        """Add to the files the entries up to a mark, durably but for the files' names."""
+        offsets, times = self._entries_written if self._index_files_are_sound else (0, 0)
+        self._extend(
+            "index", offsets * OFFSET_ENTRY_BYTES, index.encode_offsets(offsets, mark.offset_entry_count)
+        )
+        self._extend("timeindex", times * TIME_ENTRY_BYTES, index.encode_times(times, mark.time_entry_count))
+        self._entries_written = mark.offset_entry_count, mark.time_entry_count
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
@@ -175,19 +226,24 @@ class Segment:
 
     def rebuild_index(self) -> None:
         """Make the indexes anew from the batches."""
+        is_sealed = self._index is None or self._index.is_sealed
         index = SegmentIndex(self.base_offset, self._index_interval_bytes)
         scanner = self.scanner(HEADER_WINDOW_BYTES)
-        position = 0
+        position, next_offset = 0, self.base_offset
         while position < self.size_bytes:
             try:
                 header = scanner.header_at(position)
+                check_place(header, next_offset, gaps=True, below_offset=self.next_offset)
             except CorruptBatch as error:
                 raise _corrupt(position, str(error)) from error
             index.add(header, position)
+            next_offset = header.last_offset + 1
             position += header.size_bytes
-        index.seal()
+        if is_sealed:
+            index.seal()
         self._index = index
         self._index_is_loaded = False
+        self._index_files_are_sound = False
         self._boundaries.clear()
 
     def _with_sound_index(self, look_up: Callable[[], _Found]) -> _Found:
@@ -219,6 +275,43 @@ class Segment:
         self._check_time_entry(self._index.max_timestamp)
         return self._index
 
+    def _load_beginning(self, index: SegmentIndex) -> SegmentIndex:
+        """Load what the last checkpoint has left in the files; where that is damaged, make all anew."""
+        offsets, times = index.entries_before
+        try:
+            index = SegmentIndex.joined(
+                index,
+                offsets=self._read_file("index", offsets * OFFSET_ENTRY_BYTES),
+                times=self._read_file("timeindex", times * TIME_ENTRY_BYTES),
+            )
+        except CorruptBatch as error:
+            logger.warning("the indexes of %s are made anew from its batches: %s", self.path, error)
+            self.rebuild_index()
+        else:
+            self._index = index
+            self._index_is_loaded = True
+        return self.growing_index
+
+    def _read_file(self, suffix: str, size_bytes: int) -> bytes:
+        """The beginning of an index file; nothing where the file is missing."""
+        file = self._disk.open(segment_path(self._directory, self.base_offset, suffix))
+        try:
+            return self._disk.read(file, 0, size_bytes)
+        finally:
+            self._disk.close(file)
+
+    def _extend(self, suffix: str, size_bytes: int, data: bytes) -> None:
+        """Put bytes into an index file at a place, in place of all that comes after it, and sync."""
+        file = self._disk.open(segment_path(self._directory, self.base_offset, suffix))
+        try:
+            # Where somebody has cut the file, zeros come in between; they are found out when it is loaded.
+            if self._disk.size_bytes(file) != size_bytes:
+                self._disk.truncate(file, size_bytes)
+            self._disk.append(file, [data])
+            self._disk.sync_file(file)
+        finally:
+            self._disk.close(file)
+
     def _read(self, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
         start = self._position_of(offset)
         stop = self._position_of(below_offset)
@@ -228,7 +321,7 @@ class Segment:
         data = self._disk.read(self.open(), start, end - start)
         if len(data) < end - start:
             raise _corrupt(start + len(data), f"the file ends; it had {self.size_bytes} bytes")
-        if not (self._trusted or self._checked_from <= start <= end <= self._checked_to):
+        if start < self._trusted_from and not self._checked_from <= start <= end <= self._checked_to:
             self._check(memoryview(data), start)
         return data
 
@@ -240,14 +333,37 @@ class Segment:
         if known is not None:
             return known
         scanner = self.scanner(HEADER_WINDOW_BYTES)
-        position = self.index.floor_by_offset(offset)
+        last_offset, position = self.index.floor_by_offset(offset)
         header = scanner.header_at(position)
-        if header.base_offset > offset and position > 0:
-            raise _corrupt(position, f"the index leads past offset {offset}")
+        if last_offset not in {None, header.last_offset}:
+            raise _corrupt(position, f"the index has another batch there, which ends with {last_offset}")
         while header.last_offset < offset:
             position += header.size_bytes
+            if position >= self.size_bytes:
+                # Compaction may have removed the last batches, and nobody has looked where the segment ends.
+                return self.size_bytes
+            last_offset = header.last_offset
             header = scanner.header_at(position)
+            if header.base_offset <= last_offset:
+                raise _corrupt(position, f"base offset {header.base_offset} comes after {last_offset}")
+        if header.base_offset > offset and position < self._trusted_from:
+            self._check_successor(scanner, position, header)
         return position
+
+    def _check_successor(self, scanner: FileScanner, position: int, header: BatchHeader) -> None:
+        """Check a batch that leaves a gap before it, as compaction does or a damaged base offset.
+
+        The checksum does not cover the base offset; but a damaged one is hardly less than the next batch's.
+        """
+        after = position + header.size_bytes
+        below_offset = self.next_offset
+        if after < self.size_bytes:
+            try:
+                below_offset = scanner.header_at(after).base_offset
+            except CorruptBatch:
+                return
+        if header.last_offset >= below_offset:
+            raise _corrupt(position, f"offset {header.last_offset} comes before {below_offset}")
 
     def _last_boundary(self, start: int, size_bytes_max: int, stop: int) -> int:
         """Where the last whole batch ends that fits; the first batch counts as fitting."""

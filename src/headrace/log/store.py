@@ -39,6 +39,7 @@ from headrace.log.identity import Identity
 from headrace.log.open_files import OpenFiles
 from headrace.log.partition import PartitionLog
 from headrace.log.recovery_points import RecoveryPoints
+from headrace.log.storage import Storage
 from headrace.log.topic import Manifest, Topic
 from headrace.log.topic_files import TopicFiles
 from headrace.log.topic_settings import MESSAGE_BYTES_MAX, TopicSettings
@@ -74,7 +75,6 @@ class LogStore:
         message_bytes_max: int,
     ) -> None:
         self.data_dir = data_dir
-        self._config = config
         self.static_defaults = TopicSettings.of_broker(config, message_bytes_max=message_bytes_max)
         self._overrides = BrokerOverrides()
         self._defaults = self.static_defaults
@@ -83,6 +83,13 @@ class LogStore:
         self._new_id = new_id
         self._fail_stop = FailStop()
         self._files = OpenFiles(disk)
+        self._storage = Storage(
+            disk=disk,
+            files=self._files,
+            fail_stop=self._fail_stop,
+            producer_expiration_ms=config.producer_id_expiration_ms,
+            checkpoint_bytes=config.checkpoint_bytes,
+        )
         self._topic_files = TopicFiles(data_dir, disk)
         self._topics: dict[str, Topic] = {}
         self._partition_count = 0
@@ -158,6 +165,14 @@ class LogStore:
     def cuts(self) -> list[CutTail]:
         """What opening had to cut off."""
         return [partition.cut for partition in self._partitions() if partition.cut is not None]
+
+    def make_checkpoints(self, on_due: Callable[[PartitionLog], None]) -> None:
+        """From now on, `on_due` is called with each partition whose `checkpoint` is to be called.
+
+        It is called on the event loop's thread, and has the checkpoint made on another. Without this, a
+        checkpoint is made only when a partition is closed.
+        """
+        self._storage.on_checkpoint_due = on_due
 
     def allocate_producer_ids(self, count: int) -> range:
         """Ids for idempotent producers; none is ever given twice, not even after a crash.
@@ -446,11 +461,8 @@ class LogStore:
                 self._topic_files.log_dir / directories[number],
                 settings,
                 self._clock,
-                disk=self._disk,
-                files=self._files,
-                fail_stop=self._fail_stop,
+                self._storage,
                 recovery_point=self._recovery_points.of(manifest.topic_id, number),
-                producer_expiration_ms=self._config.producer_id_expiration_ms,
             )
             for number in range(len(known), len(directories))
         )

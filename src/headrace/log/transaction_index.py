@@ -2,10 +2,15 @@
 
     34 bytes an entry    version int16 = 0, producer id int64, first offset int64, last offset int64,
                          last stable offset int64
+    at the end           CRC-32C uint32 of all entries
 
 A transaction stands in the index of the segment that holds its marker, whose offset is the entry's last. The
 last stable offset is what it was once this transaction had ended: no transaction that ended later begins
 below it, so a search that has reached the end of its range there can stop.
+
+The checksum is ours: nothing else in the file would tell a wrong entry from a right one, or that one is
+missing. It is shorter than an entry, and Kafka's readers stop where no whole entry follows. Each sealed
+segment has the file, even if no transaction was aborted in it; so one that is missing is noticed.
 """
 
 from __future__ import annotations
@@ -14,12 +19,15 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from crc32c import crc32c
+
 from headrace.errors import CorruptBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ENTRY: Final = Struct(">hqqqq")
+_CRC: Final = Struct(">I")
 _VERSION: Final = 0
 
 
@@ -63,29 +71,43 @@ class TransactionIndex:
 
     def encode(self) -> bytes:
         """The content of the `.txnindex` file."""
-        return b"".join(
-            _ENTRY.pack(
-                _VERSION, entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
-            )
-            for entry in self._entries
-        )
+        entries = encode_entries(self._entries)
+        return entries + _CRC.pack(crc32c(entries))
 
     @classmethod
-    def decode(cls, content: bytes, *, base_offset: int, next_offset: int) -> TransactionIndex:
-        """Read the file of a segment with these offsets; raise CorruptBatch when it can't be right."""
-        if len(content) % _ENTRY.size:
-            raise CorruptBatch("a transaction index ends in the middle of an entry")
-        entries = []
-        marker_offset_min = base_offset
-        for version, producer_id, first, last, stable in _ENTRY.iter_unpack(content):
-            if version != _VERSION:
-                raise CorruptBatch(f"a transaction index has version {version}; only {_VERSION} is known")
-            if not (marker_offset_min <= last < next_offset and first < last and stable <= last + 1):
-                raise CorruptBatch(f"a transaction index is wrong about the marker at offset {last}")
-            marker_offset_min = last + 1
-            entries.append(
-                AbortedTransaction(
-                    producer_id=producer_id, first_offset=first, last_offset=last, last_stable_offset=stable
-                )
+    def decode(cls, content: bytes) -> TransactionIndex:
+        """Read the file; raise CorruptBatch when it is not what was written."""
+        if len(content) < _CRC.size:
+            raise CorruptBatch(f"a transaction index has {len(content)} bytes, fewer than its checksum")
+        entries = content[: -_CRC.size]
+        (crc,) = _CRC.unpack_from(content, len(entries))
+        if crc32c(entries) != crc:
+            raise CorruptBatch("a transaction index does not match its checksum")
+        return cls(decode_entries(entries))
+
+
+def encode_entries(transactions: Iterable[AbortedTransaction]) -> bytes:
+    """Entries one after the other."""
+    return b"".join(
+        _ENTRY.pack(_VERSION, each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+        for each in transactions
+    )
+
+
+def decode_entries(content: bytes) -> list[AbortedTransaction]:
+    """Read entries; their checksum has been checked."""
+    if len(content) % _ENTRY.size:
+        raise CorruptBatch("a transaction index ends in the middle of an entry")
+    entries = []
+    for version, producer_id, first_offset, last_offset, last_stable_offset in _ENTRY.iter_unpack(content):
+        if version != _VERSION:
+            raise CorruptBatch(f"a transaction index has version {version}; only {_VERSION} is known")
+        entries.append(
+            AbortedTransaction(
+                producer_id=producer_id,
+                first_offset=first_offset,
+                last_offset=last_offset,
+                last_stable_offset=last_stable_offset,
             )
-        return cls(entries)
+        )
+    return entries

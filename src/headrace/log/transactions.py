@@ -57,6 +57,11 @@ class UnsettledTransactions:
         return self._open.get(producer_id)
 
     @property
+    def open_transactions(self) -> dict[int, int]:
+        """By producer id, the first offsets of those that are open: a copy."""
+        return dict(self._open)
+
+    @property
     def first_open_offset(self) -> int | None:
         """Where the first open transaction begins."""
         return next(iter(self._open.values()), None)

@@ -55,7 +55,7 @@ def test_a_lookup_never_leads_past_the_batch_and_always_to_a_batch(
     index, positions = _index(headers, interval_bytes)
     for header, position in zip(headers, positions, strict=False):
         for offset in range(header.base_offset, header.last_offset + 1):
-            found = index.floor_by_offset(offset)
+            _, found = index.floor_by_offset(offset)
             assert found in positions
             assert position - found <= interval_bytes + 2 * max(each.size_bytes for each in headers)
             assert found <= position

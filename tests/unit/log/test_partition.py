@@ -110,6 +110,8 @@ def test_a_segment_that_would_grow_too_large_is_followed_by_another(
         "00000000000000000000.timeindex",
         "00000000000000000000.txnindex",
         "00000000000000000004.log",
+        "00000000000000000004.snapshot",
+        "checkpoint",
     ]
     assert _offsets(log.read(3, size_bytes_max=SIZE_MAX)) == [(2, 3)]
     assert _offsets(log.read(4, size_bytes_max=SIZE_MAX)) == [(4, 5), (6, 7)]

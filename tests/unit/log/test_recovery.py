@@ -61,6 +61,8 @@ def sealed_segment(
         "00000000000000000000.timeindex",
         "00000000000000000000.txnindex",
         "00000000000000000008.log",
+        "00000000000000000008.snapshot",
+        "checkpoint",
     ]
     return disk.content(_segment(partition_dir))
 
@@ -390,11 +392,13 @@ def test_the_command_that_the_error_names_gives_up_what_is_after_the_damage_and_
     damaged = _ends(bytes(content))[1]
     content[damaged : damaged + 100] = bytes(100)
     path.write_bytes(content)
+    # Without its index files, a segment is checked when the log is opened.
+    _segment(directory, 0, "txnindex").unlink()
     with pytest.raises(CorruptBatch, match=f"truncate -s {damaged} {path.name}") as refusal:
         PartitionLog.open(directory, settings, clock)
     command = str(refusal.value).partition(" run: ")[2]
     run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)
     log = PartitionLog.open(directory, settings, clock)
     assert (log.end_offset, log.cut) == (2, None)
-    assert [name.name for name in directory.iterdir()] == [path.name]
+    assert [each.name for each in directory.iterdir()] == [path.name]
     log.close()

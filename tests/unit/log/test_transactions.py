@@ -15,8 +15,11 @@ from headrace.errors import (
     TransactionCoordinatorFenced,
 )
 from headrace.log.batch import decode_records, read_header
+from headrace.log.failure import FailStop
+from headrace.log.open_files import OpenFiles
 from headrace.log.partition import PartitionLog
 from headrace.log.producers import ProducerInfo
+from headrace.log.storage import Storage
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
@@ -257,7 +260,8 @@ def test_a_producer_that_is_idle_for_too_long_is_forgotten_unless_it_has_a_trans
     disk: SimulatedDisk, partition_dir: Path, make_batch: MakeBatch, send: Send
 ) -> None:
     clock = ManualClock()
-    log = PartitionLog.open(partition_dir, TopicSettings(), clock, disk=disk, producer_expiration_ms=1000)
+    storage = Storage(disk=disk, files=OpenFiles(disk), fail_stop=FailStop(), producer_expiration_ms=1000)
+    log = PartitionLog.open(partition_dir, TopicSettings(), clock, storage=storage)
     send(log, 1, 0)
     log.append(make_batch(at=5, producer=(2, 0, 0)), size_bytes_max=SIZE_MAX)
     clock.advance(500)
