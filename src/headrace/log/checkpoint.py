@@ -10,6 +10,7 @@
     max timestamp int64        of all batches, and
     its offset int64
     unindexed bytes int64      since the last entry of the offset index
+    checksums 2 x uint32       CRC-32C of those entries of the `.index` and of the `.timeindex`
     aborted transactions       entries as in a `.txnindex`, up to the end
 
 It is written durably after all that it speaks of: after each `checkpoint_bytes` of appends, when a segment is
@@ -34,7 +35,7 @@ from headrace.log.transaction_index import AbortedTransaction, decode_entries, e
 CHECKPOINT_NAME: Final = "checkpoint"
 
 _HEADER: Final = Struct(">hI")
-_FIELDS: Final = Struct(">9q")
+_FIELDS: Final = Struct(">9qII")
 _VERSION: Final = 1
 
 
@@ -46,6 +47,7 @@ class Checkpoint:
     size_bytes: int
     next_offset: int
     index: IndexMark
+    index_checksums: tuple[int, int]
     aborted: tuple[AbortedTransaction, ...]
 
 
@@ -61,6 +63,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         index.indexed_timestamp_ms,
         *index.max_timestamp,
         index.unindexed_bytes,
+        *checkpoint.index_checksums,
     )
     body = fields + encode_entries(checkpoint.aborted)
     return _HEADER.pack(_VERSION, crc32c(body)) + body
@@ -76,11 +79,13 @@ def decode_checkpoint(content: bytes) -> Checkpoint:
     body = content[_HEADER.size :]
     if crc32c(body) != crc:
         raise CorruptBatch("a checkpoint does not match its checksum")
-    base, size_bytes, next_offset, offsets, times, indexed, *highest, unindexed = _FIELDS.unpack_from(body)
+    fields = _FIELDS.unpack_from(body)
+    base, size_bytes, next_offset, offsets, times, indexed, *highest, unindexed, _, _ = fields
     return Checkpoint(
         base_offset=base,
         size_bytes=size_bytes,
         next_offset=next_offset,
         index=IndexMark(offsets, times, indexed, TimeEntry(*highest), unindexed),
+        index_checksums=fields[-2:],
         aborted=tuple(decode_entries(body[_FIELDS.size :])),
     )

@@ -9,8 +9,8 @@
     a segment is rolled: `rolled` keeps what
     is known of the producers
                                                 the segment is synced
-                                                `seal`: .index, .timeindex, .txnindex, then for the
-                                                successor .snapshot and checkpoint
+                                                `seal`: the successor's .snapshot, .index, .timeindex,
+                                                .txnindex, then the successor's checkpoint
 
 Each file is complete when it gets its name, and one that a crash takes away is made up for by the next older
 one (see recovery.py), so one sync of the directory at the end suffices.
@@ -19,7 +19,7 @@ one (see recovery.py), so one sync of the directory at the end suffices.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -93,6 +93,7 @@ class Checkpoints:
             size_bytes=segment.size_bytes,
             next_offset=segment.next_offset,
             index=index.mark,
+            index_checksums=(0, 0),
             aborted=segment.transaction_index.entries,
         )
         self._captured = _Captured(segment, index, checkpoint, self._producers.freeze())
@@ -117,9 +118,10 @@ class Checkpoints:
             # Of a sealed segment nothing needs to be known, and it may be compacted any time.
             if captured is None or captured.segment.is_sealed:
                 return
-            captured.segment.write_index_entries(captured.index, captured.checkpoint.index)
-            self._write_snapshot(captured.checkpoint.next_offset, captured.producers)
-            self._write_checkpoint(captured.checkpoint, base_offsets)
+            checkpoint = captured.checkpoint
+            checksums = captured.segment.write_index_entries(captured.index, checkpoint.index)
+            self._write_snapshot(checkpoint.next_offset, captured.producers)
+            self._write_checkpoint(replace(checkpoint, index_checksums=checksums), base_offsets)
             if self._captured is captured:
                 self._captured = None
 
@@ -127,9 +129,9 @@ class Checkpoints:
         """Another thread's work: seal a segment that has been synced."""
         base_offset = successor.base_offset
         with self.lock:
-            segment.write_indexes()
             if (producers := self._rolled.get(base_offset)) is not None:
                 self._write_snapshot(base_offset, producers)
+            segment.write_indexes()
             if successor.is_sealed:
                 self._disk.sync_directory(self._directory)
             else:
@@ -154,5 +156,6 @@ def _nothing_known(base_offset: int) -> Checkpoint:
         size_bytes=0,
         next_offset=base_offset,
         index=SegmentIndex(base_offset, 1).mark,
+        index_checksums=(0, 0),
         aborted=(),
     )

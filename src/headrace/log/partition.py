@@ -267,9 +267,12 @@ class PartitionLog:
         self._require_open()
         found: list[AbortedTransaction] = []
         number = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
-        for segment in self._segments[number:]:
-            if self._transaction_index(segment).collect(from_offset, below_offset, found):
-                break
+        try:
+            for segment in self._segments[number:]:
+                if self._transaction_index(segment).collect(from_offset, below_offset, found):
+                    break
+        except OSError as error:
+            raise storage_error(f"searching {self.directory} for aborted transactions", error) from error
         return found
 
     def open_transaction_of(self, producer_id: int) -> int | None:

@@ -19,7 +19,9 @@ checksums when they are first read.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from crc32c import crc32c
 
 from headrace.errors import CorruptBatch
 from headrace.log.durable_file import read_whole, write_whole
@@ -50,6 +52,18 @@ def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
     return directory / f"{base_offset:020d}.{suffix}"
 
 
+class _Written(NamedTuple):
+    """What is in the index files."""
+
+    offset_entry_count: int
+    time_entry_count: int
+    offsets_crc: int
+    times_crc: int
+
+
+_NOTHING_WRITTEN: Final = _Written(0, 0, 0, 0)
+
+
 class Segment:
     """One segment. Grows and is read in one thread; `sync` and `write_indexes` may run in another."""
 
@@ -71,8 +85,9 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self._index: SegmentIndex | None = SegmentIndex(base_offset, index_interval_bytes)
         self._index_is_loaded = False
-        self._entries_written = (0, 0)
+        self._written = _NOTHING_WRITTEN
         self._index_files_are_sound = True
+        self._beginning_checksums = (0, 0)
         self._transaction_index: TransactionIndex | None = TransactionIndex()
         self._file: int | None = None
         self._synced_bytes = 0
@@ -105,8 +120,7 @@ class Segment:
     def transaction_index(self) -> TransactionIndex:
         """The transactions that were aborted here; raises CorruptBatch when the file is damaged."""
         if self._transaction_index is None:
-            content = read_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"))
-            self._transaction_index = TransactionIndex.decode(content)
+            self._transaction_index, _ = self._read_transaction_index()
         return self._transaction_index
 
     @transaction_index.setter
@@ -149,7 +163,8 @@ class Segment:
         self.next_offset = checkpoint.next_offset
         self._trusted_from = checkpoint.size_bytes
         self._index = SegmentIndex.after(checkpoint.index, self.base_offset, self._index_interval_bytes)
-        self._entries_written = self._index.entries_before
+        self._written = _Written(*self._index.entries_before, *checkpoint.index_checksums)
+        self._beginning_checksums = checkpoint.index_checksums
         self._transaction_index = TransactionIndex(checkpoint.aborted)
 
     def append(self, headers: Sequence[BatchHeader], buffers: Sequence[Buffer]) -> None:
@@ -200,18 +215,23 @@ class Segment:
         It is sealed once the directory has been synced, too.
         """
         index = self.growing_index
-        self.write_index_entries(index, index.mark)
-        transactions = self.transaction_index.encode()
+        checksums = self.write_index_entries(index, index.mark)
+        transactions = self.transaction_index.encode(checksums)
         write_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"), transactions)
 
-    def write_index_entries(self, index: SegmentIndex, mark: IndexMark) -> None:
-        """Add to the files the entries up to a mark, durably but for the files' names."""
-        offsets, times = self._entries_written if self._index_files_are_sound else (0, 0)
-        self._extend(
-            "index", offsets * OFFSET_ENTRY_BYTES, index.encode_offsets(offsets, mark.offset_entry_count)
-        )
-        self._extend("timeindex", times * TIME_ENTRY_BYTES, index.encode_times(times, mark.time_entry_count))
-        self._entries_written = mark.offset_entry_count, mark.time_entry_count
+    def write_index_entries(self, index: SegmentIndex, mark: IndexMark) -> tuple[int, int]:
+        """Add to the files the entries up to a mark, durably but for the files' names.
+
+        Returns the checksums of all entries that are in them now.
+        """
+        before = self._written if self._index_files_are_sound else _NOTHING_WRITTEN
+        offsets = index.encode_offsets(before.offset_entry_count, mark.offset_entry_count)
+        times = index.encode_times(before.time_entry_count, mark.time_entry_count)
+        self._extend("index", before.offset_entry_count * OFFSET_ENTRY_BYTES, offsets)
+        self._extend("timeindex", before.time_entry_count * TIME_ENTRY_BYTES, times)
+        checksums = crc32c(offsets, before.offsets_crc), crc32c(times, before.times_crc)
+        self._written = _Written(mark.offset_entry_count, mark.time_entry_count, *checksums)
+        return checksums
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
@@ -251,9 +271,10 @@ class Segment:
         try:
             try:
                 return look_up()
-            except CorruptBatch:
+            except CorruptBatch as error:
                 if not self._index_is_loaded:
                     raise
+                logger.warning("the indexes of %s are made anew from its batches: %s", self.path, error)
             self.rebuild_index()
             return look_up()
         except CorruptBatch as error:
@@ -265,6 +286,9 @@ class Segment:
             read_whole(self._disk, segment_path(self._directory, self.base_offset, suffix))
             for suffix in ("index", "timeindex")
         )
+        _, checksums = self._read_transaction_index()
+        if (crc32c(offsets), crc32c(times)) != checksums:
+            raise CorruptBatch("an index file does not match its checksum")
         self._index = SegmentIndex.decode(
             self.base_offset,
             self._index_interval_bytes,
@@ -275,15 +299,19 @@ class Segment:
         self._check_time_entry(self._index.max_timestamp)
         return self._index
 
+    def _read_transaction_index(self) -> tuple[TransactionIndex, tuple[int, int]]:
+        content = read_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"))
+        return TransactionIndex.decode(content)
+
     def _load_beginning(self, index: SegmentIndex) -> SegmentIndex:
         """Load what the last checkpoint has left in the files; where that is damaged, make all anew."""
-        offsets, times = index.entries_before
+        offset_entry_count, time_entry_count = index.entries_before
         try:
-            index = SegmentIndex.joined(
-                index,
-                offsets=self._read_file("index", offsets * OFFSET_ENTRY_BYTES),
-                times=self._read_file("timeindex", times * TIME_ENTRY_BYTES),
-            )
+            offsets = self._read_file("index", offset_entry_count * OFFSET_ENTRY_BYTES)
+            times = self._read_file("timeindex", time_entry_count * TIME_ENTRY_BYTES)
+            if (crc32c(offsets), crc32c(times)) != self._beginning_checksums:
+                raise CorruptBatch("an index file does not match its checksum")  # noqa: TRY301  # One way out.
+            index = SegmentIndex.joined(index, offsets=offsets, times=times)
         except CorruptBatch as error:
             logger.warning("the indexes of %s are made anew from its batches: %s", self.path, error)
             self.rebuild_index()

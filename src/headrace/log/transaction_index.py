@@ -2,14 +2,14 @@
 
     34 bytes an entry    version int16 = 0, producer id int64, first offset int64, last offset int64,
                          last stable offset int64
-    at the end           CRC-32C uint32 of all entries
+    at the end           CRC-32C uint32 of the `.index`, of the `.timeindex` and of all entries here
 
 A transaction stands in the index of the segment that holds its marker, whose offset is the entry's last. The
 last stable offset is what it was once this transaction had ended: no transaction that ended later begins
 below it, so a search that has reached the end of its range there can stop.
 
-The checksum is ours: nothing else in the file would tell a wrong entry from a right one, or that one is
-missing. It is shorter than an entry, and Kafka's readers stop where no whole entry follows. Each sealed
+The checksums are ours: nothing else in these files would tell a wrong entry from a right one, or that one is
+missing. They are shorter than an entry, and Kafka's readers stop where no whole entry follows. Each sealed
 segment has the file, even if no transaction was aborted in it; so one that is missing is noticed.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ENTRY: Final = Struct(">hqqqq")
-_CRC: Final = Struct(">I")
+_CHECKSUMS: Final = Struct(">III")
 _VERSION: Final = 0
 
 
@@ -69,21 +69,21 @@ class TransactionIndex:
                 return True
         return False
 
-    def encode(self) -> bytes:
-        """The content of the `.txnindex` file."""
+    def encode(self, index_checksums: tuple[int, int]) -> bytes:
+        """The content of the `.txnindex` file, with the checksums of `.index` and `.timeindex`."""
         entries = encode_entries(self._entries)
-        return entries + _CRC.pack(crc32c(entries))
+        return entries + _CHECKSUMS.pack(*index_checksums, crc32c(entries))
 
     @classmethod
-    def decode(cls, content: bytes) -> TransactionIndex:
-        """Read the file; raise CorruptBatch when it is not what was written."""
-        if len(content) < _CRC.size:
-            raise CorruptBatch(f"a transaction index has {len(content)} bytes, fewer than its checksum")
-        entries = content[: -_CRC.size]
-        (crc,) = _CRC.unpack_from(content, len(entries))
+    def decode(cls, content: bytes) -> tuple[TransactionIndex, tuple[int, int]]:
+        """Read the file and the checksums in it; raise CorruptBatch when it is not what was written."""
+        if len(content) < _CHECKSUMS.size:
+            raise CorruptBatch(f"a transaction index has {len(content)} bytes, fewer than its checksums")
+        entries = content[: -_CHECKSUMS.size]
+        offsets_crc, times_crc, crc = _CHECKSUMS.unpack_from(content, len(entries))
         if crc32c(entries) != crc:
             raise CorruptBatch("a transaction index does not match its checksum")
-        return cls(decode_entries(entries))
+        return cls(decode_entries(entries)), (offsets_crc, times_crc)
 
 
 def encode_entries(transactions: Iterable[AbortedTransaction]) -> bytes:
