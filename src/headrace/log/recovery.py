@@ -357,6 +357,8 @@ class Recovery:
         if segment.base_offset < last_sealed or self._has_batch_after(segment, damage, size_bytes):
             raise _beyond_repair(segment, damage, later)
         self._disk.truncate(segment.open(), damage.position)
+        # What is left may all be durable, so that the next sync would find nothing to do.
+        self._disk.sync_file(segment.open())
         return CutTail(
             path=segment.path,
             position=damage.position,
