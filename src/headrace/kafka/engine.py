@@ -103,7 +103,6 @@ class Engine:
         )
         self._budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
         store.make_checkpoints(CheckpointRequests(store, submit, commit.fail).ask)
-        self._budget = InFlightBudget(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
 
     def start(self) -> None:
         """Begin with what is done from time to time."""
