@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from headrace.kafka.budget import Budgets, InFlightBudget
+from headrace.kafka.budget import Budgets
 from headrace.kafka.checkpoints import CheckpointRequests
 from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit
