@@ -181,10 +181,11 @@ class ClientConnection(asyncio.Protocol):
             self._is_pumping = False
 
     def _take_frames(self) -> None:
-        while len(self._waiting) < REQUESTS_WAITING_MAX:
-            if not self._admit():
+        while self._reader.buffered_bytes and len(self._waiting) < REQUESTS_WAITING_MAX:
+            size_bytes = self._reader.next_size()
+            if size_bytes is None or not self._admit(size_bytes):
                 return
-            frame = self._reader.next_frame()
+            frame = self._reader.take_frame(size_bytes)
             if frame is None:
                 if self._frame_began_s is None:
                     self._frame_began_s = self._loop.time()
@@ -195,12 +196,9 @@ class ClientConnection(asyncio.Protocol):
                 self._pace.reset()
             self._waiting.append(frame)
 
-    def _admit(self) -> bool:
-        """Reserve room for what has come of the next frame."""
+    def _admit(self, size_bytes: int) -> bool:
+        """Reserve room for what has come of the next frame, which has that size."""
         self._is_without_room = False
-        size_bytes = self._reader.next_size()
-        if size_bytes is None:
-            return False
         arrived_bytes = self._reader.arrived_bytes(size_bytes)
         more_bytes = arrived_bytes - self._admitted_bytes
         if more_bytes == 0:

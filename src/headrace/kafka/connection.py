@@ -81,8 +81,9 @@ class FrameReader:
         """The size of the next frame, once it is known and found right."""
         if self.takes_bare_tokens:
             return self._token_size()
-        if self.buffered_bytes < _SIZE_AND_KEY.size:
-            if self.buffered_bytes >= _SIZE.size:
+        buffered_bytes = len(self._buffer) - self._position
+        if buffered_bytes < _SIZE_AND_KEY.size:
+            if buffered_bytes >= _SIZE.size:
                 self._check(_SIZE.unpack_from(self._buffer, self._position)[0], self.frame_bytes_max)
             return None
         size, api_key = _SIZE_AND_KEY.unpack_from(self._buffer, self._position)
@@ -96,16 +97,17 @@ class FrameReader:
         """How much of the next frame, which has that size, is there."""
         return min(size_bytes, self.buffered_bytes - _SIZE.size)
 
-    def next_frame(self) -> bytes | None:
-        """The next frame, if it is there as a whole."""
-        size = self.next_size()
-        if size is None or self.buffered_bytes < _SIZE.size + size:
-            return None
+    def take_frame(self, size_bytes: int) -> bytes | None:
+        """The next frame, which has that size, if it is there as a whole."""
         start = self._position + _SIZE.size
-        frame = bytes(memoryview(self._buffer)[start : start + size])
-        self._position = start + size
-        if self._position == len(self._buffer):
+        end = start + size_bytes
+        if end > len(self._buffer):
+            return None
+        frame = bytes(memoryview(self._buffer)[start:end])
+        if end == len(self._buffer):
             self._buffer, self._position = b"", 0
+        else:
+            self._position = end
         return frame
 
     def _token_size(self) -> int | None:

@@ -9,10 +9,9 @@ for a version which the broker lacks must be able to read the answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.index import load_request_schema, load_response_schema
 
@@ -37,8 +36,7 @@ _SIZE: Final = Struct(">i")
 _SIZE_AND_CORRELATION: Final = Struct(">ii")
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """Which request this is. The body starts at `end`, after tags where the version has them."""
 
     api_key: int
