@@ -42,7 +42,7 @@ class Admin(Client):
 
     async def describe_topic(self, name: str) -> TopicInfo:
         """The topic's id and partitions."""
-        self.at_least(MetadataRequest, FIRST_METADATA_VERSION_WITH_IDS)
+        self.speak(MetadataRequest, first=FIRST_METADATA_VERSION_WITH_IDS)
         asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=False)
         topic = (await self.request(asked)).topics[0]
         assert error_of(topic) is ErrorCode.none, topic

@@ -26,7 +26,7 @@ from headrace.testing.simulation.loop import Future, SimulatedLoop, TimeUp
 from headrace.testing.simulation.network import ConnectionLost, Link, Network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
     from random import Random
 
     from headrace.testing.history import History
@@ -153,6 +153,8 @@ class World:
     """Values that no record has yet."""
     in_doubt: dict[int, Callable[[], None]] = field(default_factory=dict)
     """What to write down of operations that have begun, should the story end before they do."""
+    made_of: dict[Hashable, int] = field(default_factory=dict)
+    """By value that was made from another one, that other."""
 
 
 class Client:
@@ -166,6 +168,8 @@ class Client:
         self.random = random
         self._versions: dict[int, int] = {}
         self._channel: Channel | None = None
+        self.is_prompt = False
+        """Whether nothing that was sent arrives after the client has heard that its connection is broken."""
 
     def trace(self, text: str) -> None:
         """Tell what happens."""
@@ -188,21 +192,20 @@ class Client:
             self._versions[api.key] = self.random.randint(api.version_first, api.version_last)
         return self._versions[api.key]
 
-    def at_least(self, request_class: type, version: int) -> None:
-        """Speak this version, or a later one."""
+    def speak(self, request_class: type, *, first: int | None = None, last: int | None = None) -> None:
+        """Speak a version between these, both included."""
         api = APIS[_KEY_OF[request_class]]
-        self._versions[api.key] = self.random.randint(version, api.version_last)
-
-    def at_most(self, request_class: type, version: int) -> None:
-        """Speak this version, or an earlier one."""
-        api = APIS[_KEY_OF[request_class]]
-        self._versions[api.key] = self.random.randint(api.version_first, version)
+        self._versions[api.key] = self.random.randint(
+            api.version_first if first is None else first, api.version_last if last is None else last
+        )
 
     async def connected(self) -> Channel:
         """The connection, which is made when there is none."""
         while self._channel is None or not self._channel.is_open:
             try:
-                self._channel = Channel(self.world.network.connect(), self.name)
+                link = self.world.network.connect()
+                link.is_prompt = self.is_prompt
+                self._channel = Channel(link, self.name)
             except ConnectionLost:
                 await self.pause()
         return self._channel

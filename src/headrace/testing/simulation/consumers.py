@@ -51,7 +51,7 @@ class Reader(Client):
         self.positions[partition] = position
         self._placed[partition] = position
 
-    async def poll(self, *, wait_ms: int) -> None:
+    async def poll(self, *, wait_ms: int) -> list[Polled]:
         """Fetch once, note what came, and go on behind it. Raises ConnectionLost."""
         began = self.history.tick()
         asked = dict(self.positions)
@@ -78,6 +78,7 @@ class Reader(Client):
                     positions=tuple((each.label, position) for each, position in placed.items()),
                 )
             )
+        return records
 
     async def on_error(self, fetched: Fetched) -> None:
         """A partition could not be read."""
@@ -180,11 +181,15 @@ class LastReader(Reader):
         self._partitions = partitions
         self.end_offsets: dict[Partition, int] = {}
 
-    async def run(self) -> None:
-        """Read from the first offset to the last one."""
+    async def survey(self) -> None:
+        """Find out where the partitions begin and end."""
         for partition in self._partitions:
             self.place(partition, await self.offset_at(partition, EARLIEST))
             self.end_offsets[partition] = await self.offset_at(partition, LATEST)
+
+    async def run(self) -> None:
+        """Read from the first offset to the last one."""
+        await self.survey()
         while any(self.positions[each] < self.end_offsets[each] for each in self._partitions):
             await self.poll(wait_ms=100)
         self.history.add(

@@ -104,7 +104,7 @@ class Member(Reader):
         if error_of(response) is ErrorCode.member_id_required:
             self.member_id = response.member_id
             raise MustRejoin
-        self._check(error_of(response))
+        self.check(error_of(response))
         self.member_id, self.generation = response.member_id, response.generation_id
         assignments: tuple[SyncGroupRequestAssignment, ...] = ()
         if response.leader == self.member_id:
@@ -132,7 +132,7 @@ class Member(Reader):
                 protocol_name="by-turns",
             )
         )
-        self._check(error_of(response))
+        self.check(error_of(response))
         numbers = json.loads(response.assignment or b"[]")
         self._heartbeat_due_s = self.loop.time() + HEARTBEAT_S
         self.note_assignment([self.shared.partitions[number] for number in numbers], began)
@@ -155,6 +155,12 @@ class Member(Reader):
     async def _take_positions(self) -> None:
         for partition in tuple(self.positions):
             self.place(partition, await self._committed(partition) or 0)
+        self.note_reached()
+
+    def note_reached(self) -> None:
+        """Tell the others how far this member has come."""
+        for partition, position in self.positions.items():
+            self.shared.reached[partition] = max(self.shared.reached[partition], position)
 
     async def _committed(self, partition: Partition) -> int | None:
         topic = OffsetFetchRequestTopic(
@@ -191,15 +197,18 @@ class Member(Reader):
 
     async def _work(self) -> None:
         await self._stay()
-        if self.positions:
-            await self.poll(wait_ms=self.random.choice((0, 100)))
-            for partition, position in self.positions.items():
-                self.shared.reached[partition] = max(self.shared.reached[partition], position)
-        if self.random.random() < 0.3:
-            await self.commit()
+        await self.read_and_commit()
         if not self.is_calm and self.random.random() < 0.03:
             await self._misbehave()
         await self.loop.sleep(self.random.uniform(0.05, 0.2))
+
+    async def read_and_commit(self) -> None:
+        """Read on, and commit at times."""
+        if self.positions:
+            await self.poll(wait_ms=self.random.choice((0, 100)))
+            self.note_reached()
+        if self.random.random() < 0.3:
+            await self.commit()
 
     async def _stay(self) -> None:
         if self.loop.time() < self._heartbeat_due_s:
@@ -210,7 +219,7 @@ class Member(Reader):
                 group_id=self.shared.name, generation_id=self.generation, member_id=self.member_id
             )
         )
-        self._check(error_of(response))
+        self.check(error_of(response))
 
     async def commit(self) -> None:
         """Commit all positions."""
@@ -235,7 +244,7 @@ class Member(Reader):
             self._note_commit(committed, began, Outcome.UNKNOWN)
         else:
             self._note_commit(committed, began, Outcome.FAILED)
-        self._check(error_code)
+        self.check(error_code)
 
     def _commit_request(self, positions: dict[Partition, int]) -> OffsetCommitRequest:
         topics = tuple(
@@ -298,7 +307,7 @@ class Member(Reader):
             )
         )
 
-    def _check(self, error_code: Any) -> None:
+    def check(self, error_code: Any) -> None:
         """Raise MustRejoin for the errors that a member has to expect."""
         if error_code is NO_ERROR or error_code is ErrorCode.kafka_storage_error:
             return

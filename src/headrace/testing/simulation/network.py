@@ -97,6 +97,8 @@ class Link:
         self._to_broker = _Direction(network.loop, network.random, self._arrive_at_broker)
         self._to_client = _Direction(network.loop, network.random, self._arrive_at_client)
         self.is_open = True
+        self.is_prompt = False
+        """Whether nothing arrives late any more once the connection is broken."""
         self.on_data: Callable[[bytes], None] = lambda _data: None
         self.on_lost: Callable[[], None] = lambda: None
         transport = BrokerTransport(self, number)
@@ -119,7 +121,9 @@ class Link:
             return
         self._to_broker.lose()
         self._to_broker.put(None)
-        if self._random.random() < LATE_CHANCE:
+        if self.is_prompt:
+            self._to_broker.go_on()
+        elif self._random.random() < LATE_CHANCE:
             self._to_broker.stall(self._random.uniform(0, LATE_S_MAX))
         self._lose()
 

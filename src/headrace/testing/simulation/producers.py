@@ -102,31 +102,94 @@ class Producer(Client):
         )
 
 
-class IdempotentProducer(Producer):
+class WindowedProducer(Producer):
     """Keeps several batches in flight, and sends what was not acknowledged again, in order."""
+
+    transactional_id: str | None = None
+
+    def __init__(self, world: World, name: str, random: Random, partitions: list[Partition]) -> None:
+        super().__init__(world, name, random, partitions)
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.sequences: dict[Partition, int] = {}
+        self.window: deque[Batch] = deque()
+
+    def put(self, partition: Partition, values: tuple[int, ...], *, attributes: int = 0) -> None:
+        """Put a batch into the window, behind the others."""
+        sequence = self.sequences.get(partition, 0)
+        self.sequences[partition] = sequence + len(values)
+        records = self.encode(
+            values,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            base_sequence=sequence,
+            attributes=attributes,
+        )
+        self.window.append(Batch(partition, values, records, self.history.tick()))
+
+    async def send_window(self) -> bool:
+        """Send what is not in flight, and wait for the oldest batch; False if it has to be sent again."""
+        channel = await self.connected()
+        for batch in self.window:
+            if batch.channel is not channel:
+                batch.channel = channel
+                request = self.produce_request(batch, self.transactional_id)
+                batch.answer = channel.send(request, self.version(ProduceRequest))
+        return await self._settle_first(channel)
+
+    def on_refused(self, error_code: ErrorCode) -> None:
+        """A batch was refused: raise if it makes no sense to send it again."""
+        assert error_code in RETRIABLE, error_code
+
+    def note_sent(self, batch: Batch, offset: int) -> None:
+        """A batch was acknowledged."""
+        self.record(batch, Outcome.OK, offset)
+
+    async def _settle_first(self, channel: Channel) -> bool:
+        """Wait for the oldest batch. If it is refused, wait for all, and have the refused sent again."""
+        try:
+            if await self._is_acknowledged(channel, self.window[0]):
+                self.window.popleft()
+                return True
+            for batch in tuple(self.window):
+                if await self._is_acknowledged(channel, batch):
+                    self.window.remove(batch)
+                else:
+                    batch.channel = None
+        except ConnectionLost:
+            pass
+        return False
+
+    async def _is_acknowledged(self, channel: Channel, batch: Batch) -> bool:
+        assert batch.answer is not None  # every batch of the window has been sent
+        response = await self.answer(channel, batch.answer)
+        answer = response.responses[0].partition_responses[0]
+        if error_of(answer) is ErrorCode.none:
+            self.note_sent(batch, answer.base_offset)
+            return True
+        self.trace(f"sent {batch.values} to {batch.partition.label}: {error_of(answer).name}")
+        self.on_refused(error_of(answer))
+        return False
+
+
+class IdempotentProducer(WindowedProducer):
+    """Sends so many batches."""
 
     def __init__(
         self, world: World, name: str, random: Random, partitions: list[Partition], batch_count: int
     ) -> None:
         super().__init__(world, name, random, partitions)
         self._left = batch_count
-        self._window: deque[Batch] = deque()
-        self._sequences: dict[Partition, int] = {}
-        self._producer_id = -1
-        self._producer_epoch = -1
 
     async def run(self) -> None:
         """Send everything, until all of it is acknowledged."""
         await self._init()
-        while self._left or self._window:
-            self._fill()
-            channel = await self.connected()
-            for batch in self._window:
-                if batch.channel is not channel:
-                    batch.channel = channel
-                    request = self.produce_request(batch)
-                    batch.answer = channel.send(request, self.version(ProduceRequest))
-            if await self._settle_first(channel):
+        while self._left or self.window:
+            room = self.random.randint(1, IN_FLIGHT_MAX) - len(self.window)
+            for _ in range(min(room, self._left)):
+                self._left -= 1
+                self.put(self.random.choice(self.partitions), self.new_values())
+            if await self.send_window():
                 await self.loop.sleep(self.random.uniform(0, PACE_S_MAX))
             else:
                 await self.pause()
@@ -139,50 +202,7 @@ class IdempotentProducer(Producer):
                 break
             assert error_of(response) in RETRIABLE, response
             await self.pause()
-        self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
-
-    def _fill(self) -> None:
-        room = self.random.randint(1, IN_FLIGHT_MAX) - len(self._window)
-        for _ in range(min(room, self._left)):
-            self._left -= 1
-            partition = self.random.choice(self.partitions)
-            values = self.new_values()
-            sequence = self._sequences.get(partition, 0)
-            self._sequences[partition] = sequence + len(values)
-            records = self.encode(
-                values,
-                producer_id=self._producer_id,
-                producer_epoch=self._producer_epoch,
-                base_sequence=sequence,
-            )
-            self._window.append(Batch(partition, values, records, self.history.tick()))
-
-    async def _settle_first(self, channel: Channel) -> bool:
-        """Wait for the oldest batch. If it is refused, wait for all, and have the refused sent again."""
-        try:
-            if await self._is_acknowledged(channel, self._window[0]):
-                self._window.popleft()
-                return True
-            for batch in tuple(self._window):
-                if await self._is_acknowledged(channel, batch, again=True):
-                    self._window.remove(batch)
-                else:
-                    batch.channel = None
-        except ConnectionLost:
-            pass
-        return False
-
-    async def _is_acknowledged(self, channel: Channel, batch: Batch, *, again: bool = False) -> bool:
-        assert batch.answer is not None  # every batch of the window has been sent
-        response = await self.answer(channel, batch.answer)
-        answer = response.responses[0].partition_responses[0]
-        if error_of(answer) is ErrorCode.none:
-            self.record(batch, Outcome.OK, answer.base_offset)
-            return True
-        if not again:
-            self.trace(f"sent {batch.values}: {error_of(answer).name}")
-        assert error_of(answer) in RETRIABLE, answer
-        return False
+        self.producer_id, self.producer_epoch = response.producer_id, response.producer_epoch
 
 
 class PlainProducer(Producer):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,8 @@ from headrace.testing.simulation.groups import Group, Member
 from headrace.testing.simulation.loop import SimulatedLoop
 from headrace.testing.simulation.network import Network
 from headrace.testing.simulation.producers import IdempotentProducer, PlainProducer
+from headrace.testing.simulation.transactions import TransactionalProducer
+from headrace.testing.simulation.transforms import Transformer, check_exactly_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 ANY_TIME: Final = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 """Clocks jump in these stories, and records are not to be refused for it."""
+LAST_COMMITTED: Final = "last-committed"
 QUIET_S: Final = 1.0
 """By then, everything that was sent has arrived and is on the disk."""
 STORY_S_MAX: Final = 900.0
@@ -102,6 +106,8 @@ class Story:
         )
         self.problems: list[str] = []
         self._tasks: list[Task[None]] = []
+        self._outputs: list[Partition] = []
+        self._transforming: list[Group] = []
 
     def stream(self, name: str) -> Random:
         """Random numbers of one part's own, so that a change of another one leaves them alone."""
@@ -142,11 +148,11 @@ class Story:
     def _live(self) -> None:
         self.broker.start()
         self._start(self.faults.operate())
-        topics = self._make_topics()
+        topics = self._make_topics([f"topic-{number}" for number in range(self.random.randint(1, 2))])
         partitions = [partition for topic in topics for partition in topic.partitions]
-        workers = self._start_workers(partitions)
+        workers = [*self._start_workers(partitions), *self._start_transactions(partitions)]
         readers = self._start_readers(partitions)
-        members = self._start_members(partitions)
+        members = [*self._start_members(partitions), *self._start_transformers(partitions)]
         faults = self._start(
             self.faults.run(count=self.random.randint(1, 6), pause_s_max=self.random.choice((0.1, 1.0)))
         )
@@ -159,11 +165,12 @@ class Story:
         self.network.go_on()
         quiet = self.loop.sleep(QUIET_S)
         self._wait("all to be quiet", lambda: quiet.is_done)
-        end_offsets = self._read_all(partitions)
-        groups = {id(member.shared): member.shared for member in members}.values()
-        self._wait("groups to read everything", lambda: all(each.is_done(end_offsets) for each in groups))
-        for group in groups:
-            self._note_drained(group, members)
+        self._drain_groups(partitions, members)
+        self._read_all([*partitions, *self._outputs])
+        for group in self._transforming:
+            self.problems += check_exactly_once(
+                group, self.world.made_of, self.history.operations, LAST_COMMITTED
+            )
 
     def _start(self, coroutine: Any) -> Task[None]:
         task = self.loop.start(coroutine)
@@ -174,13 +181,13 @@ class Story:
         if not self.loop.run(until=condition, for_s=STORY_S_MAX):
             raise StoryFailed(f"{what}: that did not happen within {STORY_S_MAX:.0f} s")
 
-    def _make_topics(self) -> list[TopicInfo]:
+    def _make_topics(self, names: list[str]) -> list[TopicInfo]:
         admin = Admin(self.world, "admin", self.stream("admin"))
         topics: list[TopicInfo] = []
 
         async def make() -> None:
-            for number in range(self.random.randint(1, 2)):
-                topic = await admin.create_topic(f"topic-{number}", self.random.randint(1, 3), ANY_TIME)
+            for name in names:
+                topic = await admin.create_topic(name, self.random.randint(1, 3), ANY_TIME)
                 topics.append(topic)
 
         task = self._start(make())
@@ -201,6 +208,38 @@ class Story:
                 PlainProducer(self.world, "plain", self.stream("plain"), self._some(partitions), count)
             )
         return [self._start(producer.run()) for producer in producers]
+
+    def _start_transactions(self, partitions: list[Partition]) -> list[Task[None]]:
+        tasks = []
+        for number in range(self.random.choice((0, 0, 1, 2))):
+            chosen = self._some(partitions)
+            for instance in range(self.random.choice((1, 1, 2, 3))):
+                name = f"transactional-{number}.{instance}"
+                producer = TransactionalProducer(
+                    self.world,
+                    name,
+                    self.stream(name),
+                    chosen,
+                    transactional_id=f"id-{number}",
+                    transaction_count=self.random.randint(2, 8),
+                    begins_after_s=self.random.uniform(0, 2.0) if instance else 0.0,
+                )
+                tasks.append(self._start(producer.run()))
+        return tasks
+
+    def _start_transformers(self, partitions: list[Partition]) -> list[Member]:
+        if self.random.random() < 0.75:
+            return []
+        self._outputs = self._make_topics(["output"])[0].partitions
+        group = Group("transformers", self._some(partitions))
+        self._transforming.append(group)
+        members = [
+            Transformer(self.world, name, self.stream(name), group, self._outputs)
+            for name in (f"transformer-{number}" for number in range(self.random.randint(1, 2)))
+        ]
+        for member in members:
+            self._start(member.run())
+        return list(members)
 
     def _start_readers(self, partitions: list[Partition]) -> list[Consumer]:
         readers = []
@@ -238,29 +277,38 @@ class Story:
             self._start(member.run())
         return members
 
-    def _read_all(self, partitions: list[Partition]) -> dict[Partition, int]:
-        end_offsets: dict[Partition, int] = {}
-        for is_read_committed in (False, True):
-            name = "last-committed" if is_read_committed else "last"
+    def _drain_groups(self, partitions: list[Partition], members: Sequence[Member]) -> None:
+        surveyor = LastReader(
+            self.world, "surveyor", self.stream("surveyor"), partitions, is_read_committed=True
+        )
+        survey = self._start(surveyor.survey())
+        self._wait("the ends of all partitions", lambda: survey.is_done)
+        groups = {member.shared.name: member for member in members}
+        self._wait(
+            "groups to read everything",
+            lambda: all(each.shared.is_done(surveyor.end_offsets) for each in groups.values()),
+        )
+        for member in members:
+            member.is_stopping = True
+        for name, member in groups.items():
+            self.history.add(
+                Drained(
+                    process=name,
+                    invoked=self.history.tick(),
+                    completed=self.history.tick(),
+                    partitions=tuple(each.label for each in member.shared.partitions),
+                    group=name,
+                    is_read_committed=member.is_read_committed,
+                )
+            )
+
+    def _read_all(self, partitions: list[Partition]) -> None:
+        for name in ("last", LAST_COMMITTED):
             reader = LastReader(
-                self.world, name, self.stream(name), partitions, is_read_committed=is_read_committed
+                self.world, name, self.stream(name), partitions, is_read_committed=name == LAST_COMMITTED
             )
             task = self._start(reader.run())
-            self._wait("the last reader to read everything", lambda task=task: task.is_done)  # type: ignore[misc]  # mypy can't infer a default's type
-            end_offsets = reader.end_offsets
-        return end_offsets
-
-    def _note_drained(self, group: Group, members: Sequence[Member]) -> None:
-        self.history.add(
-            Drained(
-                process=group.name,
-                invoked=self.history.tick(),
-                completed=self.history.tick(),
-                partitions=tuple(each.label for each in group.partitions),
-                group=group.name,
-                is_read_committed=members[0].is_read_committed,
-            )
-        )
+            self._wait("the last reader to read everything", partial(getattr, task, "is_done"))
 
     def _some(self, partitions: list[Partition]) -> list[Partition]:
         return sorted(self.random.sample(partitions, self.random.randint(1, len(partitions))), key=str)
