@@ -236,7 +236,7 @@ class ProducerTransactions:
             try:
                 self._write(decision.records)
             except HeadraceError as failure:
-                if failure.retriable:
+                if not self._log.has_failed:
                     again = partial(self._complete, transactional_id, None)
                     self._scheduler.call_later(RETRY_S, again)
                     return
@@ -283,7 +283,7 @@ class ProducerTransactions:
     def _on_aborted(self, transactional_id: str, outcome: Decision | HeadraceError) -> None:
         if isinstance(outcome, HeadraceError):
             logger.error("the transaction of %r could not be aborted: %s", transactional_id, outcome)
-            if outcome.retriable and transactional_id in self._deadlines_s:
+            if not self._log.has_failed and transactional_id in self._deadlines_s:
                 self._set_timer(transactional_id, self._clock.monotonic_s() + RETRY_S)
 
     def _forget_idle(self) -> None:

@@ -38,6 +38,11 @@ class TransactionLog:
         self._clock = clock
         self._commit = commit
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether no write is taken any more."""
+        return self._store.failed is not None
+
     def read(self) -> Iterator[TransactionRecord]:
         """All records, in their order."""
         if TRANSACTIONS_TOPIC not in self._store.topics:

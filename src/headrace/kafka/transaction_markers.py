@@ -1,7 +1,7 @@
 """Markers: how a transaction whose outcome is decided ends in each of its partitions.
 
-A partition that is gone, with its topic, needs none. A marker that could not be written for want of a file
-is tried again until it can: the outcome stands, and must reach every partition.
+A partition that is gone, with its topic, needs none. A marker that could not be written is tried again as
+long as the broker takes writes at all: the outcome stands, and must reach every partition.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class TransactionMarkers:
             logger.warning("a transaction has ended already in %s-%d: %s", *partition, error)
             then(None)
         except HeadraceError as error:
-            if not error.retriable:
+            if self._store.failed is not None:
                 then(error)
                 return
             logger.warning("the end of a transaction in %s-%d waits: %s", *partition, error)
