@@ -16,6 +16,7 @@ from headrace.kafka.checkpoints import CheckpointRequests
 from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.fetch_sessions import FetchSessions
 from headrace.kafka.open_connections import OpenConnections
 from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.producer_transactions import ProducerTransactions
@@ -99,6 +100,7 @@ class Engine:
                 producer_ids=producer_ids,
             ),
             logins=logins,
+            fetch_sessions=FetchSessions(config.fetch_session_count_max, new_id=new_id),
             new_id=new_id,
         )
         self._budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)

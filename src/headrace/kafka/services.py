@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from uuid import uuid4
 
 from headrace.config import MIB
+from headrace.kafka.fetch_sessions import FetchSessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -69,6 +70,7 @@ class Services:
     topics: TopicChanges
     producer_ids: ProducerIds
     transactions: ProducerTransactions
+    fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     new_id: Callable[[], UUID] = uuid4
     """Makes ids that nobody else has, such as those of group members."""
     logins: Logins | None = None

@@ -225,13 +225,6 @@ def test_a_fetch_out_of_range_says_what_the_range_is(topic: str, raw: Any, offse
     )
 
 
-def test_a_fetch_session_is_declined_in_the_way_that_the_protocol_allows(topic: str, raw: Any) -> None:
-    opened = raw.request(FETCH, 12, **fetch_fields(), session_id=0, session_epoch=0)
-    assert (opened.error_code.name, opened.session_id) == ("none", 0)
-    continued = raw.request(FETCH, 12, **fetch_fields(), session_id=77, session_epoch=1)
-    assert continued.error_code.name == "fetch_session_id_not_found"
-
-
 def test_topics_are_known_by_id_in_recent_versions(topic: str, raw: Any) -> None:
     described = raw.request(METADATA, 12, topics=None, include_topic_authorized_operations=False).topics[0]
     produce: Any = kio.schema.produce.v13.request

@@ -11,12 +11,13 @@ must be able to get past a batch that is larger than its buffer (KIP-74). The ot
 that is above the partition's own limit, while the answer has room. The first batch that does not fit ends
 the reading: at most one batch per answer is read in vain.
 
-Fetch sessions are answered without a session (id 0), which the protocol allows: the client then names all
-its partitions in each request.
+In a session (see fetch_sessions.py) all of its partitions are read, whichever the request names, and the
+answer leaves out what the client knows already.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -33,33 +34,54 @@ from headrace.kafka.messages.fetch import (
 from headrace.log.batch import read_header
 
 if TYPE_CHECKING:
-    from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+    from headrace.kafka.fetch_sessions import FetchContext, Wanted
+    from headrace.kafka.messages.fetch import FetchPartition, FetchRequest
     from headrace.kafka.services import Call, Services, Timer
     from headrace.log.partition import PartitionLog
 
 READ_COMMITTED: Final = 1
-SESSIONLESS: Final = 0
-FINAL_EPOCH: Final = -1
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 
 
 def handle_fetch(call: Call, request: FetchRequest) -> FetchResponse | Pending[FetchResponse]:
     """Read batches, now or when there are some."""
     services = call.services
-    if request.session_id != SESSIONLESS and request.session_epoch != FINAL_EPOCH:
-        return FetchResponse(error_code=ErrorCode.fetch_session_id_not_found, responses=())
-    reading = _Reading(services, request)
-    response = reading.read()
+    context = services.fetch_sessions.open(
+        request,
+        uses_topic_ids=call.api_version >= FIRST_VERSION_WITH_TOPIC_IDS,
+        now_ms=int(services.clock.monotonic_s() * 1000),
+    )
+    if isinstance(context, ErrorCode):
+        return FetchResponse(error_code=context, responses=())
+    reading = _Reading(services, request, context)
+    data = reading.read()
     if reading.is_enough or request.max_wait_ms <= 0:
-        return response
-    return _ParkedFetch(services, request, reading.logs).pending
+        return _response(context, data)
+    return _ParkedFetch(services, request, context, reading.logs).pending
+
+
+def _response(context: FetchContext, data: list[PartitionData]) -> FetchResponse:
+    answer = context.answer(data)
+    if isinstance(answer, ErrorCode):
+        return FetchResponse(error_code=answer, responses=())
+    return FetchResponse(
+        session_id=context.session_id,
+        responses=tuple(
+            FetchableTopicResponse(
+                topic=topic, topic_id=topic_id, partitions=tuple(each for _, each in partitions)
+            )
+            for (topic, topic_id), partitions in groupby(answer, key=lambda each: each[0][:2])
+        ),
+    )
 
 
 class _Reading:
     """One pass over the partitions of a fetch."""
 
-    def __init__(self, services: Services, request: FetchRequest) -> None:
+    def __init__(self, services: Services, request: FetchRequest, context: FetchContext) -> None:
         self._services = services
         self._request = request
+        self._wanted = context.wanted
         self._room_bytes = min(request.max_bytes, services.config.fetch_bytes_max)
         self._size_bytes = 0
         self._is_full = False
@@ -76,18 +98,15 @@ class _Reading:
             or self._size_bytes >= min(self._request.min_bytes, self._room_bytes)
         )
 
-    def read(self) -> FetchResponse:
+    def read(self) -> list[PartitionData]:
         """Read all partitions, as far as there is room."""
-        return FetchResponse(responses=tuple(self._read_topic(topic) for topic in self._request.topics))
+        return [self._read_partition(wanted) for wanted in self._wanted]
 
-    def _read_topic(self, topic: FetchTopic) -> FetchableTopicResponse:
-        partitions = tuple(self._read_partition(topic, partition) for partition in topic.partitions)
-        return FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions)
-
-    def _read_partition(self, topic: FetchTopic, partition: FetchPartition) -> PartitionData:
-        log = self._services.partition(topic.topic, topic.topic_id, partition.partition)
+    def _read_partition(self, wanted: Wanted) -> PartitionData:
+        topic, topic_id, partition = wanted
+        log = self._services.partition(topic, topic_id, partition.partition)
         if log is None:
-            is_unknown_id = topic.topic_id is not None and self._services.topic("", topic.topic_id) is None
+            is_unknown_id = topic_id is not None and self._services.topic("", topic_id) is None
             return self._failed(
                 partition,
                 ErrorCode.unknown_topic_id if is_unknown_id else ErrorCode.unknown_topic_or_partition,
@@ -164,10 +183,13 @@ class _Reading:
 class _ParkedFetch:
     """A fetch that waits for more."""
 
-    def __init__(self, services: Services, request: FetchRequest, logs: list[PartitionLog]) -> None:
+    def __init__(
+        self, services: Services, request: FetchRequest, context: FetchContext, logs: list[PartitionLog]
+    ) -> None:
         self.pending: Pending[FetchResponse] = Pending()
         self._services = services
         self._request = request
+        self._context = context
         self._logs = logs
         wait_ms = min(request.max_wait_ms, services.config.fetch_wait_ms_max)
         services.watchers.watch(logs, self._look_again)
@@ -175,17 +197,17 @@ class _ParkedFetch:
         self.pending.on_abandoned = self._stop
 
     def _look_again(self) -> None:
-        reading = _Reading(self._services, self._request)
-        response = reading.read()
+        reading = _Reading(self._services, self._request, self._context)
+        data = reading.read()
         if reading.is_enough:
-            self._answer(response)
+            self._answer(data)
 
     def _give_up(self) -> None:
-        self._answer(_Reading(self._services, self._request).read())
+        self._answer(_Reading(self._services, self._request, self._context).read())
 
-    def _answer(self, response: FetchResponse) -> None:
+    def _answer(self, data: list[PartitionData]) -> None:
         self._stop()
-        self.pending.resolve(response)
+        self.pending.resolve(_response(self._context, data))
 
     def _stop(self) -> None:
         self._services.watchers.unwatch(self._logs, self._look_again)
