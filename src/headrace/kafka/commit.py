@@ -74,15 +74,17 @@ class GroupCommit:
             self._waiters.setdefault(log, deque()).append((end_offset, waiter))
 
     def synced(self, logs: Iterable[PartitionLog], error: StorageError | None) -> None:
-        """Note that a sync has come to its end."""
-        self._is_syncing = False
-        if error is not None:
-            self.fail(error)
-            return
-        for log in logs:
-            self._release(log)
-            self._on_progress(log)
-        self._sync_next()
+        """Note that a sync has come to its end. What those who waited append goes into one next sync."""
+        try:
+            if error is not None:
+                self.fail(error)
+                return
+            for log in logs:
+                self._release(log)
+                self._on_progress(log)
+        finally:
+            self._is_syncing = False
+            self._sync_next()
 
     def closed(self, log: PartitionLog, error: HeadraceError) -> None:
         """Release everybody who waits for a partition that is no more."""

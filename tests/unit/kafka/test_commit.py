@@ -135,3 +135,40 @@ def test_producers_to_a_deleted_topic_are_released_with_the_reason(bench: Bench)
     assert bench.released == [("a", gone)]
     bench.commit.synced(bench.syncs.pop(0), None)
     assert bench.released == [("a", gone)]
+
+
+def test_those_who_wait_for_a_log_are_released_in_their_order_however_far_the_disk_is(bench: Bench) -> None:
+    log = bench.log()
+    bench.append(log, "a")
+    # The sync thread has got this far, but nobody has been told yet.
+    log.durable_offset = log.end_offset
+    bench.append(log, "b")
+    log.durable_offset = log.end_offset
+    bench.commit.when_durable(log, 1, lambda error: bench.released.append(("c", error)))
+    assert bench.released == []
+    bench.finish_sync()
+    assert [name for name, _ in bench.released] == ["a", "b", "c"]
+
+
+def test_what_is_appended_by_those_that_a_sync_releases_shares_the_next_one(bench: Bench) -> None:
+    first, second, third = bench.log(), bench.log(), bench.log()
+
+    def append_more(_error: HeadraceError | None) -> None:
+        bench.append(second, "second")
+        bench.append(third, "third")
+
+    bench.commit.appended(first)
+    bench.commit.when_durable(first, first.append(1), append_more)
+    bench.finish_sync()
+    assert bench.syncs == [(second, third)]
+
+
+def test_a_mistake_of_one_who_waited_does_not_stop_the_syncs(bench: Bench) -> None:
+    log = bench.log()
+    bench.commit.appended(log)
+    bench.commit.when_durable(log, log.append(1), lambda _error: 1 / 0)  # type: ignore[arg-type]  # a mistake
+    with pytest.raises(ZeroDivisionError):
+        bench.finish_sync()
+    bench.append(log, "next")
+    bench.finish_sync()
+    assert bench.released == [("next", None)]

@@ -1,0 +1,595 @@
+"""Transactions at work, on a disk that loses what was not synced, with syncs and time moved by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from headrace.config import Address, BrokerConfig, LogConfig
+from headrace.errors import TooManyOpenFiles
+from headrace.kafka.answer import Pending
+from headrace.kafka.api import APIS
+from headrace.kafka.engine import Engine
+from headrace.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from headrace.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from headrace.kafka.messages.end_txn import EndTxnRequest
+from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.kafka.messages.init_producer_id import InitProducerIdRequest
+from headrace.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from headrace.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from headrace.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headrace.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from headrace.kafka.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from headrace.kafka.services import Call
+from headrace.kafka.transactions.state import ProducerIdentity
+from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch, read_header
+from headrace.log.marker import decode_marker
+from headrace.log.record import Record
+from headrace.log.store import LogStore
+from headrace.testing.clock import ManualClock
+from headrace.testing.disk import SimulatedDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.log.partition import PartitionLog
+
+SIZE_MAX = 1_000_000
+OLD, NEW = 11, 12
+"""Versions of Produce: before and after partitions are added by producing to them."""
+
+
+class Timer:
+    def __init__(self, at_s: float, callback: Callable[[], None]) -> None:
+        self.at_s = at_s
+        self.callback = callback
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Bench:
+    """A broker with topic `t` of three partitions. Nothing becomes durable until `sync` or `settle`."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.disk = SimulatedDisk()
+        self.open()
+        self.store.create_topic("t", 3)
+
+    def open(self) -> None:
+        self.timers: list[Timer] = []
+        self.syncs: list[tuple[PartitionLog, ...]] = []
+        config = BrokerConfig(data_dir=Path("/data"))
+        self.store = LogStore.open(Path("/data"), LogConfig(), self.clock, disk=self.disk)
+        loop: Any = SimpleNamespace(time=self.clock.monotonic_s, call_later=self.call_later)
+        self.engine = Engine(
+            config, self.store, self.clock, loop, start_sync=self.syncs.append, submit=self.submit
+        )
+        self.services = self.engine.services
+        self.engine.start()
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self.clock.monotonic_s() + delay_s, callback)
+        self.timers.append(timer)
+        return timer
+
+    def submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:
+        work()
+        then()
+
+    def advance(self, by_ms: int) -> None:
+        self.clock.advance(by_ms)
+        for timer in [each for each in self.timers if each.at_s <= self.clock.monotonic_s()]:
+            self.timers.remove(timer)
+            if not timer.is_cancelled:
+                timer.callback()
+
+    def sync(self) -> None:
+        """Do the syncs that have been asked for; what follows from them asks for more."""
+        due, self.syncs[:] = list(self.syncs), []
+        for logs in due:
+            for log in logs:
+                log.sync()
+            self.engine.synced(logs, None)
+
+    def settle(self) -> None:
+        while self.syncs:
+            self.sync()
+
+    def crash(self, seed: int = 0) -> None:
+        """The power goes, and the broker starts again."""
+        self.disk.crash(Random(seed))
+        self.open()
+
+    def ask(self, key: int, version: int, request: Any) -> Any:
+        """The answer, or a Pending that has none yet."""
+        call = Call(
+            services=self.services,
+            client_id="test",
+            host="127.0.0.1",
+            address=Address("127.0.0.1", 9_092),
+            api_version=version,
+        )
+        answer = APIS[key].handler(call, request)
+        return answer.response if isinstance(answer, Pending) and answer.is_resolved else answer
+
+    def tell(self, key: int, version: int, request: Any) -> Any:
+        """The answer, however many syncs it takes."""
+        answer = self.ask(key, version, request)
+        self.settle()
+        return answer.response if isinstance(answer, Pending) else answer
+
+    def init(self, timeout_ms: int = 60_000, transactional_id: str = "id") -> ProducerIdentity:
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+        while True:
+            answer = self.tell(22, 5, request)
+            if answer.error_code is not ErrorCode.concurrent_transactions:
+                assert answer.error_code is ErrorCode.none
+                return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    def add(self, producer: ProducerIdentity, *partitions: int) -> Any:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id="id",
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=(AddPartitionsToTxnTopic(name="t", partitions=partitions),),
+        )
+        return self.tell(24, 3, request)
+
+    def produce_request(
+        self, producer: ProducerIdentity, partition: int, value: str, sequence: int = 0, acks: int = -1
+    ) -> ProduceRequest:
+        batch = encode_batch(
+            [Record(timestamp_ms=self.clock.now_ms(), key=None, value=value.encode())],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            attributes=TRANSACTIONAL,
+        )
+        data = (PartitionProduceData(index=partition, records=batch),)
+        return ProduceRequest(
+            transactional_id="id",
+            acks=acks,
+            timeout_ms=1_000,
+            topic_data=(TopicProduceData(name="t", partition_data=data),),
+        )
+
+    def produce(self, producer: ProducerIdentity, partition: int, value: str, sequence: int = 0) -> str:
+        answer = self.tell(0, NEW, self.produce_request(producer, partition, value, sequence))
+        return error_of(answer)
+
+    def end_request(self, producer: ProducerIdentity, *, commits: bool = True) -> EndTxnRequest:
+        return EndTxnRequest(
+            transactional_id="id",
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            committed=commits,
+        )
+
+    def end(self, producer: ProducerIdentity, *, commits: bool = True, version: int = 5) -> Any:
+        return self.tell(26, version, self.end_request(producer, commits=commits))
+
+    def log(self, partition: int) -> PartitionLog:
+        return self.store.topics["t"].partitions[partition]
+
+    def markers(self, partition: int) -> list[bool]:
+        """Whether they commit, one by one."""
+        found, log = [], self.log(partition)
+        offset = log.start_offset
+        while data := log.read(offset, size_bytes_max=1):
+            header = read_header(data)
+            if header.is_control:
+                marker = decode_marker(header, data)
+                assert marker is not None
+                found.append(marker.commits)
+            offset = header.last_offset + 1
+        return found
+
+    def committed(self, partition: int) -> list[str]:
+        """What a consumer of committed records reads, by itself skipping those of aborted transactions."""
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            isolation_level=1,
+            topics=(
+                FetchTopic(
+                    topic="t",
+                    partitions=(
+                        FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=SIZE_MAX),
+                    ),
+                ),
+            ),
+        )
+        (data,) = self.ask(1, 12, request).responses[0].partitions
+        assert data.error_code is ErrorCode.none
+        return read_committed(data.records, data.aborted_transactions)
+
+    def latest(self, partition: int, isolation_level: int) -> int:
+        asked = ListOffsetsPartition(partition_index=partition, timestamp=-1)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation_level,
+            topics=(ListOffsetsTopic(name="t", partitions=(asked,)),),
+        )
+        return int(self.tell(2, 5, request).topics[0].partitions[0].offset)
+
+    @property
+    def state(self) -> str:
+        return self.services.transactions.coordinator.transactions["id"].state.value
+
+
+def read_committed(records: bytes, aborted: Any) -> list[str]:
+    values, position = [], 0
+    waiting = sorted((each.first_offset, each.producer_id) for each in aborted)
+    skipped: set[int] = set()
+    while position < len(records):
+        header = read_header(records, position)
+        data = records[position : position + header.size_bytes]
+        position += header.size_bytes
+        while waiting and waiting[0][0] <= header.last_offset:
+            skipped.add(waiting.pop(0)[1])
+        if header.is_control:
+            skipped.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in skipped):
+            values += [(record.value or b"").decode() for record in decode_records(data)]
+    return values
+
+
+def error_of(answer: Any) -> str:
+    return str(answer.responses[0].partition_responses[0].error_code.name)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_nothing_is_appended_before_the_record_that_adds_the_partition_is_durable(bench: Bench) -> None:
+    producer = bench.init()
+    first = bench.ask(0, NEW, bench.produce_request(producer, 0, "first"))
+    second = bench.ask(0, NEW, bench.produce_request(producer, 0, "second", 1))
+    assert bench.log(0).end_offset == 0
+    bench.sync()
+    assert bench.log(0).end_offset == 2
+    assert not first.is_resolved
+    bench.settle()
+    assert (error_of(first.response), error_of(second.response)) == ("none", "none")
+    bench.end(producer)
+    assert bench.committed(0) == ["first", "second"]
+
+
+def test_a_crash_before_the_partition_is_added_leaves_nothing_open(bench: Bench) -> None:
+    producer = bench.init()
+    bench.ask(0, NEW, bench.produce_request(producer, 0, "lost"))
+    bench.crash()
+    assert bench.log(0).open_transaction_of(producer.producer_id) is None
+    assert bench.produce(producer, 0, "again") == "none"
+    bench.end(producer)
+    assert bench.committed(0) == ["again"]
+
+
+def test_markers_come_after_the_outcome_is_durable_and_the_answer_after_the_markers(bench: Bench) -> None:
+    producer = bench.init()
+    for partition in (0, 1, 2):
+        bench.produce(producer, partition, "value")
+    answer = bench.ask(26, 5, bench.end_request(producer))
+    assert [bench.markers(partition) for partition in (0, 1, 2)] == [[], [], []]
+    bench.sync()
+    assert [bench.markers(partition) for partition in (0, 1, 2)] == [[True]] * 3
+    assert not answer.is_resolved
+    bench.sync()
+    assert answer.response.error_code is ErrorCode.none
+    assert (answer.response.producer_id, answer.response.producer_epoch) == (producer.producer_id, 1)
+    assert bench.state == "CompleteCommit"
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_crash_after_any_number_of_markers_is_finished_at_the_next_start(
+    bench: Bench, commits: bool, version: int
+) -> None:
+    for synced in range(4):
+        producer = bench.init()
+        if version == 4:
+            bench.add(producer, 0, 1, 2)
+        for partition in (0, 1, 2):
+            bench.produce(producer, partition, f"{synced}")
+        bench.ask(26, version, bench.end_request(producer, commits=commits))
+        # The outcome is durable; of the markers, only the first few.
+        bench.sync()
+        for partition in range(synced):
+            bench.log(partition).sync()
+        bench.crash(seed=synced)
+        assert bench.state in {"PrepareCommit", "PrepareAbort"}
+        bench.settle()
+        assert bench.state == ("CompleteCommit" if commits else "CompleteAbort")
+        expected = [str(each) for each in range(synced + 1)] if commits else []
+        assert [bench.committed(partition) for partition in (0, 1, 2)] == [expected] * 3
+        assert bench.latest(0, 1) == bench.latest(0, 0)
+
+
+def test_a_crash_before_the_outcome_is_durable_leaves_the_transaction_open(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    bench.ask(26, 5, bench.end_request(producer))
+    bench.crash()
+    bench.settle()
+    if bench.state == "Ongoing":
+        assert bench.end(producer, commits=False).error_code is ErrorCode.none
+        assert bench.committed(0) == []
+    else:
+        assert bench.committed(0) == ["value"]
+
+
+def test_a_crash_that_takes_the_last_record_of_a_transaction_changes_nothing(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "first")
+    answer = bench.ask(26, 5, bench.end_request(producer))
+    bench.sync()
+    bench.sync()
+    assert answer.is_resolved
+    successor = ProducerIdentity(producer.producer_id, 1)
+    bench.ask(0, NEW, bench.produce_request(successor, 0, "second"))
+    bench.crash(seed=3)
+    bench.settle()
+    assert bench.state in {"CompleteCommit", "Ongoing"}
+    assert bench.committed(0) == ["first"]
+    assert bench.produce(successor, 0, "second") == "none"
+    assert bench.end(successor).error_code is ErrorCode.none
+    assert bench.committed(0) == ["first", "second"]
+
+
+def test_a_retried_end_is_told_that_it_has_succeeded_also_after_a_crash(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    bench.end(producer)
+    bench.crash()
+    retried = bench.end(producer)
+    assert (retried.error_code, retried.producer_epoch) == (ErrorCode.none, 1)
+
+
+def test_the_time_of_a_transaction_goes_by_the_clock_that_does_not_jump(bench: Bench) -> None:
+    producer = bench.init(timeout_ms=10_000)
+    bench.produce(producer, 0, "late")
+    bench.clock.jump(3_600_000)
+    bench.advance(9_999)
+    bench.settle()
+    assert bench.state == "Ongoing"
+    bench.advance(1)
+    bench.settle()
+    assert bench.state == "CompleteAbort"
+    assert bench.produce(producer, 0, "zombie", 1) == "invalid_producer_epoch"
+    assert bench.committed(0) == []
+
+
+def test_each_transaction_has_its_whole_time(bench: Bench) -> None:
+    producer = bench.init(timeout_ms=10_000)
+    bench.produce(producer, 0, "first")
+    bench.advance(6_000)
+    bench.end(producer, version=4)
+    bench.produce(producer, 0, "second", 1)
+    bench.advance(6_000)
+    bench.settle()
+    assert bench.state == "Ongoing"
+    bench.advance(4_000)
+    bench.settle()
+    assert bench.state == "CompleteAbort"
+
+
+def test_a_transaction_that_a_crash_left_open_ends_by_the_time_at_which_it_began(bench: Bench) -> None:
+    bench.produce(bench.init(timeout_ms=10_000), 0, "late")
+    bench.clock.advance(6_000)
+    bench.crash()
+    bench.advance(3_999)
+    bench.settle()
+    assert bench.state == "Ongoing"
+    bench.advance(1)
+    bench.settle()
+    assert bench.state == "CompleteAbort"
+
+
+def test_an_id_that_nobody_has_used_for_a_week_is_forgotten_for_good(bench: Bench) -> None:
+    bench.init()
+    for _ in range(7 * 24):
+        bench.advance(3_600_000)
+        bench.settle()
+    assert bench.services.transactions.coordinator.transactions == {}
+    bench.crash()
+    assert bench.services.transactions.coordinator.transactions == {}
+
+
+def test_a_marker_that_finds_no_file_is_written_later(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise TooManyOpenFiles("no file can be opened")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.log(0), "append_marker", refuse)
+        answer = bench.ask(26, 5, bench.end_request(producer))
+        bench.settle()
+        assert not answer.is_resolved
+    bench.advance(100)
+    bench.settle()
+    assert answer.response.error_code is ErrorCode.none
+    assert bench.committed(0) == ["value"]
+
+
+def test_a_failed_disk_is_told_as_a_coordinator_that_is_not_there(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    bench.disk.fail("append")
+    assert bench.end(producer).error_code is ErrorCode.coordinator_not_available
+    assert bench.produce(producer, 0, "more", 1) == "kafka_storage_error"
+
+
+def test_offsets_of_a_transaction_survive_crashes_as_pending_and_as_committed(bench: Bench) -> None:
+    producer = bench.init()
+
+    def commit_offset(offset: int, identity: ProducerIdentity) -> str:
+        asked = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=None
+        )
+        request = TxnOffsetCommitRequest(
+            transactional_id="id",
+            group_id="g",
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            topics=(TxnOffsetCommitRequestTopic(name="t", partitions=(asked,)),),
+        )
+        return str(bench.tell(28, 5, request).topics[0].partitions[0].error_code.name)
+
+    def fetch_offset() -> tuple[str, int]:
+        topic = OffsetFetchRequestTopic(name="t", partition_indexes=(0,))
+        request = OffsetFetchRequest(group_id="g", topics=(topic,), require_stable=True)
+        (found,) = bench.tell(9, 7, request).topics[0].partitions
+        return found.error_code.name, found.committed_offset
+
+    assert commit_offset(5, producer) == "none"
+    bench.crash()
+    assert fetch_offset() == ("unstable_offset_commit", -1)
+    bench.end(producer)
+    assert fetch_offset() == ("none", 5)
+    bench.crash()
+    assert fetch_offset() == ("none", 5)
+    assert commit_offset(7, producer) == "invalid_producer_epoch"
+    successor = ProducerIdentity(producer.producer_id, 1)
+    assert commit_offset(7, successor) == "none"
+    bench.end(successor, commits=False)
+    bench.crash()
+    assert fetch_offset() == ("none", 5)
+
+
+def test_offsets_by_the_first_version_of_the_protocol_have_to_be_added(bench: Bench) -> None:
+    producer = bench.init()
+    request = TxnOffsetCommitRequest(
+        transactional_id="id",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=(
+            TxnOffsetCommitRequestTopic(
+                name="t",
+                partitions=(
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=1, committed_metadata=None
+                    ),
+                ),
+            ),
+        ),
+    )
+    answers = [bench.tell(28, version, request) for version in (3, 4)]
+    codes = [answer.topics[0].partitions[0].error_code for answer in answers]
+    assert codes == [ErrorCode.invalid_txn_state, ErrorCode.transaction_abortable]
+    added = AddOffsetsToTxnRequest(
+        transactional_id="id",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        group_id="g",
+    )
+    assert bench.tell(25, 3, added).error_code is ErrorCode.none
+    assert bench.tell(28, 3, request).topics[0].partitions[0].error_code is ErrorCode.none
+
+
+def test_a_batch_to_a_partition_that_was_not_added_is_refused(bench: Bench) -> None:
+    producer = bench.init()
+    bench.add(producer, 0)
+    for version, code in ((10, "invalid_txn_state"), (OLD, "transaction_abortable")):
+        answers = [
+            bench.tell(0, version, bench.produce_request(producer, partition, "value"))
+            for partition in (0, 1)
+        ]
+        assert [error_of(answer) for answer in answers] == ["none", code]
+
+
+def test_partitions_that_are_not_there_are_refused_and_the_others_not_tried(bench: Bench) -> None:
+    answer = bench.add(bench.init(), 0, 9)
+    (topic,) = answer.results_by_topic_v3_and_below
+    assert [each.partition_error_code for each in topic.results_by_partition] == [
+        ErrorCode.operation_not_attempted,
+        ErrorCode.unknown_topic_or_partition,
+    ]
+    assert bench.state == "Empty"
+
+
+def test_what_is_latest_depends_on_what_a_client_wants_to_read(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    assert (bench.latest(0, isolation_level=0), bench.latest(0, isolation_level=1)) == (1, 0)
+    bench.end(producer)
+    assert (bench.latest(0, isolation_level=0), bench.latest(0, isolation_level=1)) == (2, 2)
+
+
+def _marker(producer: ProducerIdentity, *, commits: bool, partition: int = 0) -> WriteTxnMarkersRequest:
+    return WriteTxnMarkersRequest(
+        markers=(
+            WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                transaction_result=commits,
+                topics=(WritableTxnMarkerTopic(name="t", partition_indexes=(partition,)),),
+                coordinator_epoch=0,
+            ),
+        )
+    )
+
+
+def _marker_errors(answer: Any) -> list[str]:
+    return [each.error_code.name for each in answer.markers[0].topics[0].partitions]
+
+
+def test_ending_a_transaction_by_hand_in_one_partition_aborts_all_of_it(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    bench.produce(producer, 1, "value")
+    assert _marker_errors(bench.tell(27, 1, _marker(producer, commits=True))) == ["invalid_txn_state"]
+    assert _marker_errors(bench.tell(27, 1, _marker(producer, commits=False))) == ["none"]
+    assert bench.state == "CompleteAbort"
+    assert (bench.markers(0), bench.markers(1)) == ([False], [False])
+    assert _marker_errors(bench.tell(27, 1, _marker(producer, commits=False))) == ["invalid_producer_epoch"]
+
+
+def test_a_transaction_that_the_coordinator_does_not_know_is_ended_by_hand(bench: Bench) -> None:
+    stranger = ProducerIdentity(77, 3)
+    batch = bench.produce_request(stranger, 0, "hanging").topic_data[0].partition_data[0].records
+    assert batch is not None
+    bench.log(0).append(batch, size_bytes_max=SIZE_MAX)
+    assert _marker_errors(bench.tell(27, 1, _marker(stranger, commits=False))) == ["none"]
+    assert bench.log(0).open_transaction_of(77) is None
+    assert _marker_errors(bench.tell(27, 1, _marker(stranger, commits=False, partition=9))) == [
+        "unknown_topic_or_partition"
+    ]
+
+
+def test_the_topic_of_transactions_takes_no_markers_from_outside(bench: Bench) -> None:
+    producer = bench.init()
+    topic = WritableTxnMarkerTopic(name="__transaction_state", partition_indexes=(0,))
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=0,
+        transaction_result=False,
+        topics=(topic,),
+        coordinator_epoch=0,
+    )
+    answer = bench.tell(27, 1, WriteTxnMarkersRequest(markers=(marker,)))
+    assert _marker_errors(answer) == ["invalid_topic_exception"]
