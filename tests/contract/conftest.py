@@ -99,9 +99,18 @@ def apache_server() -> Iterator[Server]:
     except SetupError as error:
         pytest.skip(f"no Apache Kafka here: {error}")
     try:
+        _create_internal_topics(kafka.bootstrap)
         yield Server(kind="apache", bootstrap=kafka.bootstrap, data_dir=kafka.data_dir)
     finally:
         kafka.stop()
+
+
+def _create_internal_topics(bootstrap: str) -> None:
+    """Use a transaction and a group once: until then the broker has no coordinator and asks for patience."""
+    client = ConfluentClient(bootstrap)
+    client.producer(transactional_id="first").init_transactions()
+    client.consumer(group_id="first").committed(("none", 0))
+    client.close()
 
 
 @pytest.fixture

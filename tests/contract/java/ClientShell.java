@@ -104,7 +104,7 @@ public class ClientShell {
         Object client = handles.get(handle);
         if (operation.equals("close")) {
             handles.remove(handle);
-            if (client instanceof Sender sender) sender.producer.close(Duration.ofSeconds(WAIT_S));
+            if (client instanceof Sender sender) sender.producer.close(Duration.ZERO);
             else if (client instanceof KafkaConsumer<?, ?> consumer) consumer.close();
             else if (client instanceof Admin admin) admin.close();
             return null;

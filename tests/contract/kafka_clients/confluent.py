@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import confluent_kafka
@@ -84,8 +84,9 @@ class ConfluentProducer(Producer):
 
     def close(self) -> None:
         """A producer ends when nobody holds it; what it didn't send is dropped."""
-        self._producer.purge()
-        self._producer.flush(0)
+        with suppress(KafkaException):  # One that was fenced refuses even this.
+            self._producer.purge()
+            self._producer.flush(0)
 
     def _send(self, record: NewRecord) -> None:
         place = len(self._sent)
@@ -271,6 +272,11 @@ class ConfluentAdmin(Admin):
         found = _only(self._admin.alter_consumer_group_offsets(asked))
         for each in found.topic_partitions:
             _check(each.error)
+
+    def node_ids(self) -> list[int]:
+        """The numbers of the brokers."""
+        with _errors():
+            return [node.id for node in self._admin.describe_cluster().result(WITHIN_S).nodes]
 
     def has_leaders(self, topic: str) -> bool:
         """Whether every partition is served; that may take a moment after the topic was created."""

@@ -286,6 +286,7 @@ class Client(ABC):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "fetch.max.wait.ms": 50,
+            "isolation.level": "read_uncommitted",
         }
         return self._keep(self.open_consumer({**defaults, **_dotted(settings)}))
 

@@ -58,7 +58,7 @@ class JavaShell:
         self.ask(name, "open", kind=kind, settings={key: _setting(value) for key, value in settings.items()})
         return name
 
-    def ask(self, name: str, operation: str, **arguments: Any) -> Any:
+    def ask(self, name: str, operation: str, /, **arguments: Any) -> Any:
         """Let a client do something, and return what came of it."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None

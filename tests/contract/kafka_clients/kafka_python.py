@@ -300,7 +300,7 @@ class KafkaPythonAdmin(Admin):
                 "producer_id": each.producer_id,
                 "epoch": each.producer_epoch,
                 "sequence": each.last_sequence,
-                "transaction_start": each.current_txn_start_offset,
+                "transaction_start": each.current_transaction_start_offset,
             }
             for each in found.active_producers
         ]
