@@ -149,6 +149,7 @@ def test_the_broker_tells_its_settings(client: Client, broker_id: int) -> None:
         assert name in settings
 
 
+@pytest.mark.pending("DeleteRecords")
 def test_deleted_records_are_gone_and_offsets_stay(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     client.produce(topic, *(str(number).encode() for number in range(10)))
@@ -158,6 +159,7 @@ def test_deleted_records_are_gone_and_offsets_stay(client: Client, new_topic: Ca
     assert (reader.beginning((topic, 0)), reader.end((topic, 0))) == (6, 10)
 
 
+@pytest.mark.pending("DeleteRecords")
 @pytest.mark.clients(*COMPLETE)
 def test_records_beyond_the_end_can_not_be_deleted(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
@@ -259,6 +261,7 @@ def test_a_group_that_is_not_there_can_not_be_deleted(client: Client, group: str
         client.admin.delete_group(group)
 
 
+@pytest.mark.pending("OffsetDelete")
 @pytest.mark.clients(*WITH_DETAILS)
 def test_offsets_of_a_topic_that_nobody_reads_can_be_deleted(
     client: Client, new_topic: Callable[..., str], group: str

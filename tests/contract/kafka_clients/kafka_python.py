@@ -258,8 +258,9 @@ class KafkaPythonAdmin(Admin):
 
     def delete_group(self, group: str) -> None:
         with _errors():
-            found = self._admin.delete_groups([group])
-        _check_all(found)
+            outcome = self._admin.delete_groups([group])[group]
+        if outcome != "OK":
+            _check(getattr(kafka.errors, outcome).errno)
 
     def group_offsets(self, group: str) -> dict[Partition, int]:
         with _errors():
