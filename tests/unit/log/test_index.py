@@ -111,3 +111,42 @@ def test_the_files_are_in_kafkas_format() -> None:
 def test_files_that_cannot_be_right_are_refused(offsets: bytes, times: bytes, reason: str) -> None:
     with pytest.raises(CorruptBatch, match=reason):
         SegmentIndex.decode(BASE, 1, offsets=offsets, times=times, segment_bytes=1000)
+
+
+@given(layouts, st.integers(1, 1000), st.data())
+def test_an_index_that_goes_on_from_a_mark_becomes_the_same(
+    layout: list[tuple[int, int, int]], interval_bytes: int, data: st.DataObject
+) -> None:
+    headers = _headers(layout)
+    marked = data.draw(st.integers(0, len(headers)))
+    whole, positions = _index(headers, interval_bytes)
+    before, _ = _index(headers[:marked], interval_bytes)
+    later = SegmentIndex.after(before.mark, BASE, interval_bytes)
+    for header, position in zip(headers[marked:], positions[marked:], strict=False):
+        later.add(header, position)
+    for index in (whole, later):
+        index.seal()
+    assert later.mark == whole.mark
+    offset_entries, time_entries = later.entries_before
+    files = {
+        "offsets": before.encode_offsets() + later.encode_offsets(offset_entries),
+        "times": before.encode_times() + later.encode_times(time_entries),
+    }
+    assert files == {"offsets": whole.encode_offsets(), "times": whole.encode_times()}
+    joined = SegmentIndex.joined(later, offsets=before.encode_offsets(), times=before.encode_times())
+    assert (joined.is_whole, joined.is_sealed, joined.mark) == (True, True, whole.mark)
+    assert joined.encode_offsets() == whole.encode_offsets()
+    assert joined.encode_times() == whole.encode_times()
+
+
+def test_an_index_file_that_is_too_short_is_not_joined() -> None:
+    headers = _headers([(1, 100, 10 * n) for n in range(20)])
+    before, _ = _index(headers[:10], 1)
+    later = SegmentIndex.after(before.mark, BASE, 1)
+    for offsets, times in (
+        (before.encode_offsets()[:-8], before.encode_times()),
+        (before.encode_offsets(), before.encode_times()[:-12]),
+        (before.encode_offsets()[:-1], before.encode_times()),
+    ):
+        with pytest.raises(CorruptBatch, match="index file"):
+            SegmentIndex.joined(later, offsets=offsets, times=times)

@@ -26,7 +26,7 @@ from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import PowerLoss, SimulatedDisk
 
 SIZE_MAX = 1_000_000
-STORY_COUNT = 120
+STORY_COUNT = 60
 LIVES_PER_STORY = 5
 STEPS_PER_LIFE_MAX = 40
 PRODUCER_COUNT = 3
@@ -119,6 +119,7 @@ class Story:
         self.settings = TopicSettings(
             segment_bytes=self.random.choice((1024, 3000, 20_000)),
             index_interval_bytes=self.random.choice((1, 150, 1000)),
+            segment_ms=10**15,
         )
         self.checkpoint_bytes = self.random.choice((200, 1000, 5000))
         self.appended: list[bytes] = []
