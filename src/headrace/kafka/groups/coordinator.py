@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from headrace.kafka.groups import membership, rebalance
+from headrace.kafka.groups import committing, membership, rebalance
+from headrace.kafka.groups.consumer import heartbeat as consumer
+from headrace.kafka.groups.consumer.state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
 from headrace.kafka.groups.offsets import (
     OffsetCommitted,
     OffsetForgotten,
@@ -15,40 +17,52 @@ from headrace.kafka.groups.offsets import (
     OffsetsSettled,
 )
 from headrace.kafka.groups.pending_offsets import PendingOffsets
-from headrace.kafka.groups.state import Group, GroupState
+from headrace.kafka.groups.state import Group
+from headrace.kafka.groups.subscription import CONSUMER_PROTOCOL, is_subscribed
+from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from headrace.kafka.messages.leave_group import MemberResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from headrace.kafka.groups.committing import Committer
+    from headrace.kafka.groups.consumer.heartbeat import Occasion
     from headrace.kafka.groups.membership import Joiner
     from headrace.kafka.groups.rebalance import Reply, Transition
     from headrace.kafka.groups.state import Token
+    from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from headrace.kafka.messages.heartbeat import HeartbeatRequest
     from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from headrace.kafka.messages.leave_group import MemberIdentity
-    from headrace.kafka.messages.offset_commit import OffsetCommitRequest
     from headrace.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 GROUP_COUNT_MAX: Final = 10_000
 MEMBER_COUNT_MAX: Final = 1_000
 
 TopicPartition = tuple[str, int]
+AnyGroup = Group | ConsumerGroup
 
 
 @dataclass(frozen=True, slots=True)
 class GroupChanged:
     """A group has become another. Kept in memory only."""
 
-    group: Group
+    group: AnyGroup
 
 
-GroupRecord = GroupChanged | OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
+@dataclass(frozen=True, slots=True)
+class GroupGone:
+    """A group is no more. Kept in memory only."""
+
+    group_id: str
+
+
+GroupRecord = GroupChanged | GroupGone | OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLimits:
-    """What members may ask for."""
+    """What members of classic groups may ask for."""
 
     session_timeout_ms_min: int = 1_000
     session_timeout_ms_max: int = 1_800_000
@@ -69,6 +83,9 @@ class GroupCoordinator:
 
     limits: GroupLimits = field(default_factory=GroupLimits)
     groups: dict[str, Group] = field(default_factory=dict)
+    """Groups of the classic protocol. A group stays when its last member has gone, until it is cleaned up."""
+    consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    """Groups whose partitions the broker shares out. No group is of both kinds."""
     offsets: dict[str, dict[TopicPartition, OffsetCommitted]] = field(default_factory=dict)
     pending: PendingOffsets = field(default_factory=PendingOffsets)
     """What transactions that have not ended yet have committed."""
@@ -76,7 +93,7 @@ class GroupCoordinator:
     def handle_join(
         self, request: JoinGroupRequest, joiner: Joiner, now_ms: int
     ) -> tuple[Outcome, JoinGroupResponse | None]:
-        """A member wants to join."""
+        """A member wants to join by the classic protocol."""
         error_code = self._check_join(request)
         if error_code is not ErrorCode.none:
             return Outcome(), rebalance.join_refused(error_code, request.member_id)
@@ -110,10 +127,23 @@ class GroupCoordinator:
         )
         return _outcome(group, transition), error_code
 
+    def handle_consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, occasion: Occasion
+    ) -> tuple[Outcome, ConsumerGroupHeartbeatResponse]:
+        """A member of a consumer group joins, stays or leaves."""
+        refusal = self._check_consumer_heartbeat(request)
+        if refusal is not None:
+            return Outcome(), refusal
+        before = self.consumer_groups.get(request.group_id, ConsumerGroup(group_id=request.group_id))
+        group, response = consumer.heartbeat(before, request, occasion)
+        return Outcome(() if group is before else (GroupChanged(group),)), response
+
     def handle_leave(
         self, group_id: str, members: Iterable[MemberIdentity], now_ms: int
     ) -> tuple[Outcome, tuple[MemberResponse, ...]]:
-        """Members go."""
+        """Members go, or are sent away by a tool."""
+        if group_id in self.consumer_groups:
+            return self._leave_consumer_group(self.consumer_groups[group_id], members)
         before = group = self.groups.get(group_id, Group(group_id=group_id))
         replies: tuple[Reply, ...] = ()
         responses = []
@@ -122,50 +152,71 @@ class GroupCoordinator:
                 group, member.member_id, member.group_instance_id, now_ms
             )
             group, replies = transition.group, replies + transition.replies
-            responses.append(
-                MemberResponse(
-                    member_id=member.member_id,
-                    group_instance_id=member.group_instance_id,
-                    error_code=error_code,
-                )
-            )
+            responses.append(_left(member, error_code))
         return _outcome(before, rebalance.Transition(group, replies)), tuple(responses)
 
-    def check_commit(self, request: OffsetCommitRequest) -> ErrorCode:
-        """Whether the request's sender may commit offsets for the group."""
-        if not request.group_id:
+    def check_commit(self, committer: Committer) -> ErrorCode:
+        """Whether it may commit offsets for the group."""
+        if not committer.group_id:
             return ErrorCode.invalid_group_id
-        if request.group_id not in self.offsets and len(self.offsets) >= GROUP_COUNT_MAX:
+        if committer.group_id not in self.offsets and len(self.offsets) >= GROUP_COUNT_MAX:
             return ErrorCode.policy_violation
-        generation_id = request.generation_id_or_member_epoch
-        group = self.groups.get(request.group_id)
+        group = self.group(committer.group_id)
+        if isinstance(group, ConsumerGroup):
+            return committing.check_consumer_commit(group, committer)
         if group is None:
-            return ErrorCode.none if generation_id < 0 else ErrorCode.illegal_generation
-        if group.state is GroupState.EMPTY and generation_id < 0:
+            return committing.check_commit_to_nothing(committer)
+        return committing.check_classic_commit(group, committer)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether it may hear the group's offsets: a member with a stale view of the group may not."""
+        group = self.group(group_id)
+        if isinstance(group, Group):
             return ErrorCode.none
-        error_code = membership.check_member(
-            group, request.member_id, request.group_instance_id, generation_id
-        )
-        if error_code is ErrorCode.none and group.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.rebalance_in_progress
-        return error_code
+        return committing.check_fetch(group or ConsumerGroup(group_id=group_id), member_id, member_epoch)
 
     def handle_alive(self, group_id: str, member_id: str, now_ms: int) -> Outcome:
-        """A member has committed, so it is alive."""
+        """A member of a classic group has committed, so it is alive."""
         group = self.groups.get(group_id)
         if group is None or member_id not in group.members:
             return Outcome()
         return Outcome((GroupChanged(group.with_member(group.members[member_id].seen(now_ms))),))
 
     def handle_delete(self, group_id: str) -> tuple[tuple[OffsetForgotten, ...], ErrorCode]:
-        """Forget a group that has no members."""
-        group = self.groups.get(group_id)
-        if group is None and group_id not in self.offsets:
+        """Forget the offsets of a group that has no members."""
+        if group_id not in self:
             return (), ErrorCode.group_id_not_found
-        if group is not None and (group.members or group.pending_ids):
+        if not self.is_empty(group_id):
             return (), ErrorCode.non_empty_group
         keys = {**self.offsets_of(group_id), **dict.fromkeys(self.pending.partitions_of(group_id))}
         return self._forget(group_id, keys), ErrorCode.none
+
+    def handle_forgotten(self, group_id: str) -> Outcome:
+        """The offsets of a group are gone, and with them the group, unless it has got members meanwhile."""
+        is_needed = group_id in self.offsets or not self.is_empty(group_id)
+        return Outcome(() if is_needed else (GroupGone(group_id),))
+
+    def handle_delete_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> tuple[tuple[OffsetForgotten, ...], Mapping[TopicPartition, ErrorCode]]:
+        """Forget offsets of topics that no member reads."""
+        known = self.offsets_of(group_id)
+        errors = {
+            each: ErrorCode.group_subscribed_to_topic
+            if self.is_subscribed(group_id, each[0])
+            else ErrorCode.none
+            for each in partitions
+        }
+        allowed = (each for each, error_code in errors.items() if error_code is ErrorCode.none)
+        return self._forget(group_id, (each for each in allowed if each in known)), errors
+
+    def check_delete_offsets(self, group_id: str) -> ErrorCode:
+        """Whether offsets of single topics may be forgotten at all: who reads which must be known."""
+        if group_id not in self:
+            return ErrorCode.group_id_not_found
+        group = self.groups.get(group_id)
+        is_opaque = group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL
+        return ErrorCode.non_empty_group if is_opaque else ErrorCode.none
 
     def handle_topic_deleted(self, topic: str) -> tuple[OffsetForgotten, ...]:
         """Forget the offsets of a topic that is no more: one of the same name starts anew."""
@@ -183,50 +234,92 @@ class GroupCoordinator:
 
     def handle_time(self, group_id: str, now_ms: int) -> Outcome:
         """Time has passed."""
-        group = self.groups.get(group_id)
-        return Outcome() if group is None else _outcome(group, rebalance.expire(group, now_ms))
+        group = self.group(group_id)
+        if group is None:
+            return Outcome()
+        if isinstance(group, Group):
+            return _outcome(group, rebalance.expire(group, now_ms))
+        expired = consumer.expire(group, now_ms)
+        return Outcome(() if expired is group else (GroupChanged(expired),))
+
+    def group(self, group_id: str) -> AnyGroup | None:
+        """The group, of either kind; one that only has offsets is None."""
+        return self.consumer_groups.get(group_id) or self.groups.get(group_id)
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether the group has no members, nor is expecting one."""
+        group = self.group(group_id)
+        return group is None or not (group.members or (isinstance(group, Group) and group.pending_ids))
+
+    def is_subscribed(self, group_id: str, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        group = self.group(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group.is_subscribed(topic)
+        return group is not None and is_subscribed(group, topic)
 
     def offsets_of(self, group_id: str) -> Mapping[TopicPartition, OffsetCommitted]:
         """What the group has committed."""
         return self.offsets.get(group_id, {})
 
     def group_ids(self) -> list[str]:
-        """All groups that have members or offsets."""
-        return sorted(self.groups.keys() | self.offsets.keys())
+        """All groups that there are."""
+        return sorted(self.groups.keys() | self.consumer_groups.keys() | self.offsets.keys())
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self.offsets or self.group(group_id) is not None
 
     def apply(self, record: GroupRecord) -> None:
         """Take a record in. Recovery does nothing else."""
         if isinstance(record, GroupChanged):
             self._apply_group(record.group)
-        elif isinstance(record, OffsetCommitted):
-            self.pending.overtake(record.group_id, record.topic, record.partition)
-            self._apply_committed(record)
-        elif isinstance(record, OffsetForgotten):
-            self._apply_forgotten(record)
-        elif isinstance(record, OffsetPending):
-            self.pending.add(record.producer_id, record.committed)
+        elif isinstance(record, GroupGone):
+            self.groups.pop(record.group_id, None)
+            self.consumer_groups.pop(record.group_id, None)
         else:
-            for committed in self.pending.settle(record.producer_id, commits=record.commits):
-                self._apply_committed(committed)
+            self._apply_offset(record)
 
-    def _apply_group(self, group: Group) -> None:
-        if group.members or group.pending_ids or group.group_id in self.offsets:
+    def _apply_group(self, group: AnyGroup) -> None:
+        if isinstance(group, Group):
+            self.consumer_groups.pop(group.group_id, None)
             self.groups[group.group_id] = group
         else:
             self.groups.pop(group.group_id, None)
+            self.consumer_groups[group.group_id] = group
+
+    def _apply_offset(
+        self, record: OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
+    ) -> None:
+        if isinstance(record, OffsetPending):
+            self.pending.add(record.producer_id, record.committed)
+        elif isinstance(record, OffsetsSettled):
+            for committed in self.pending.settle(record.producer_id, commits=record.commits):
+                self._apply_committed(committed)
+        else:
+            self.pending.overtake(record.group_id, record.topic, record.partition)
+            if isinstance(record, OffsetCommitted):
+                self._apply_committed(record)
+            else:
+                self._apply_forgotten(record)
 
     def _apply_committed(self, record: OffsetCommitted) -> None:
         self.offsets.setdefault(record.group_id, {})[record.topic, record.partition] = record
 
     def _apply_forgotten(self, record: OffsetForgotten) -> None:
-        self.pending.overtake(record.group_id, record.topic, record.partition)
         offsets = self.offsets.get(record.group_id, {})
         offsets.pop((record.topic, record.partition), None)
         if not offsets:
             self.offsets.pop(record.group_id, None)
-            group = self.groups.get(record.group_id)
-            if group is not None:
-                self._apply_group(group)
+
+    def _leave_consumer_group(
+        self, before: ConsumerGroup, members: Iterable[MemberIdentity]
+    ) -> tuple[Outcome, tuple[MemberResponse, ...]]:
+        group = before
+        responses = []
+        for member in members:
+            group, error_code = consumer.remove(group, member.member_id, member.group_instance_id)
+            responses.append(_left(member, error_code))
+        return Outcome(() if group is before else (GroupChanged(group),)), tuple(responses)
 
     def _check_join(self, request: JoinGroupRequest) -> ErrorCode:
         if not request.group_id:
@@ -236,13 +329,38 @@ class GroupCoordinator:
             return ErrorCode.invalid_session_timeout
         group = self.groups.get(request.group_id)
         if group is None:
-            if request.member_id:
-                return ErrorCode.unknown_member_id
-            return ErrorCode.none if len(self.groups) < GROUP_COUNT_MAX else ErrorCode.policy_violation
+            return self._check_new_classic_group(request)
         is_known = request.member_id in group.members or request.member_id in group.pending_ids
         if not is_known and len(group.members) + len(group.pending_ids) >= MEMBER_COUNT_MAX:
             return ErrorCode.group_max_size_reached
         return ErrorCode.none
+
+    def _check_new_classic_group(self, request: JoinGroupRequest) -> ErrorCode:
+        if not self.is_empty(request.group_id):
+            return ErrorCode.inconsistent_group_protocol
+        if request.member_id:
+            return ErrorCode.unknown_member_id
+        return ErrorCode.policy_violation if self._is_full(request.group_id) else ErrorCode.none
+
+    def _check_consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest
+    ) -> ConsumerGroupHeartbeatResponse | None:
+        """What speaks against a heartbeat before its group is looked at."""
+        group_id = request.group_id
+        if group_id in self.consumer_groups:
+            return None
+        if not self.is_empty(group_id):
+            return _refusal(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+        if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
+            return _refusal(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
+        if self._is_full(group_id):
+            return _refusal(ErrorCode.policy_violation, f"There are {GROUP_COUNT_MAX} groups already.")
+        return None
+
+    def _is_full(self, group_id: str) -> bool:
+        """Whether there is no room for another group."""
+        is_known = group_id in self.groups or group_id in self.consumer_groups
+        return not is_known and len(self.groups) + len(self.consumer_groups) >= GROUP_COUNT_MAX
 
     def _forget(self, group_id: str, keys: Iterable[TopicPartition]) -> tuple[OffsetForgotten, ...]:
         return tuple(
@@ -253,3 +371,13 @@ class GroupCoordinator:
 def _outcome(before: Group, transition: Transition) -> Outcome:
     records = () if transition.group is before else (GroupChanged(transition.group),)
     return Outcome(records, transition.replies)
+
+
+def _left(member: MemberIdentity, error_code: ErrorCode) -> MemberResponse:
+    return MemberResponse(
+        member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error_code
+    )
+
+
+def _refusal(error_code: ErrorCode, message: str) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error_code, error_message=message)

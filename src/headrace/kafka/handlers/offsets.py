@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
+from headrace.kafka.groups.committing import Committer
 from headrace.kafka.groups.offsets import OffsetCommitted
 from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.messages.offset_commit import (
@@ -53,7 +54,7 @@ def handle_offset_commit(
     """Keep offsets; the answer waits until they are durable."""
     services = call.services
     groups = services.groups
-    error_code = groups.coordinator.check_commit(request)
+    error_code = groups.coordinator.check_commit(_committer(call, request))
     if error_code is not ErrorCode.none:
         return _commit_response(request, error_code)
     records: list[OffsetCommitted] = []
@@ -79,7 +80,7 @@ def handle_offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchR
     if call.api_version >= FIRST_VERSION_WITH_GROUPS:
         return OffsetFetchResponse(
             groups=tuple(
-                _fetch_group(services, group, require_stable=request.require_stable)
+                _fetch_as_member(services, group, require_stable=request.require_stable)
                 for group in _distinct_groups(request.groups)
             )
         )
@@ -89,6 +90,23 @@ def handle_offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchR
     (group,) = _distinct_groups([OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)])
     found = _fetch_group(services, group, require_stable=request.require_stable)
     return OffsetFetchResponse(topics=found.topics)
+
+
+def _committer(call: Call, request: OffsetCommitRequest) -> Committer:
+    topics = ((call.services.topic(each.name, each.topic_id), each.partitions) for each in request.topics)
+    return Committer(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation_id=request.generation_id_or_member_epoch,
+        api_version=call.api_version,
+        partitions=[
+            (topic.topic_id, each.partition_index)
+            for topic, partitions in topics
+            if topic is not None
+            for each in partitions
+        ],
+    )
 
 
 def _commit_topic(
@@ -185,18 +203,22 @@ def _distinct_groups(groups: Iterable[OffsetFetchRequestGroup]) -> list[OffsetFe
     What is asked for often is answered once: an offset's metadata is far larger than the four bytes that ask
     for it.
     """
-    topics_by_group: dict[str, list[OffsetFetchRequestTopic] | None] = {}
+    topics_by_member: dict[tuple[str, str | None, int], list[OffsetFetchRequestTopic] | None] = {}
     for group in groups:
-        known = topics_by_group.setdefault(group.group_id, [])
+        member = (group.group_id, group.member_id, group.member_epoch)
+        known = topics_by_member.setdefault(member, [])
         if known is None or group.topics is None:
-            topics_by_group[group.group_id] = None
+            topics_by_member[member] = None
         else:
             known.extend(group.topics)
     return [
         OffsetFetchRequestGroup(
-            group_id=group_id, topics=None if topics is None else _distinct_topics(topics)
+            group_id=group_id,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            topics=None if topics is None else _distinct_topics(topics),
         )
-        for group_id, topics in topics_by_group.items()
+        for (group_id, member_id, member_epoch), topics in topics_by_member.items()
     ]
 
 
@@ -209,6 +231,15 @@ def _distinct_topics(topics: Iterable[OffsetFetchRequestTopic]) -> tuple[OffsetF
         OffsetFetchRequestTopic(name=name, topic_id=topic_id, partition_indexes=tuple(known))
         for (name, topic_id), known in indexes.items()
     )
+
+
+def _fetch_as_member(
+    services: Services, group: OffsetFetchRequestGroup, *, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    error_code = services.groups.coordinator.check_fetch(group.group_id, group.member_id, group.member_epoch)
+    if error_code is ErrorCode.none:
+        return _fetch_group(services, group, require_stable=require_stable)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=(), error_code=error_code)
 
 
 def _fetch_group(
