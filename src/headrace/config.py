@@ -290,6 +290,18 @@ class BrokerConfig:
     """The longest session timeout that a group member may ask for."""
     group_initial_rebalance_delay_ms: int = 0
     """How long an empty group waits for more members before its first assignment."""
+    group_member_count_max: int = 1_000
+    """Further members of a group are refused (group.max.size, group.consumer.max.size)."""
+    consumer_session_timeout_ms: int = 45_000
+    """When a silent member of a KIP-848 group counts as dead (group.consumer.session.timeout.ms)."""
+    consumer_heartbeat_interval_ms: int = 5_000
+    """How often members of KIP-848 groups are to be heard of (group.consumer.heartbeat.interval.ms)."""
+    offsets_retention_minutes: int = 10_080
+    """How long committed offsets outlive the last member of their group (offsets.retention.minutes)."""
+    offsets_check_interval_ms: int = 600_000
+    """How often offsets and groups that have outlived that are looked for."""
+    offset_metadata_bytes_max: int = 4 * KIB
+    """A commit with longer metadata is refused with OFFSET_METADATA_TOO_LARGE."""
     transaction_timeout_ms_max: int = 900_000
     """The longest that a producer may ask a transaction to take before the broker aborts it."""
     transactional_id_expiration_ms: int = 7 * DAY_MS
@@ -330,6 +342,14 @@ class BrokerConfig:
             self.session_timeout_ms_min <= self.session_timeout_ms_max,
             "session_timeout_ms_min is above session_timeout_ms_max",
         )
+        _require(self.group_member_count_max >= 1, "group_member_count_max must be at least 1")
+        _require(
+            1 <= self.consumer_heartbeat_interval_ms < self.consumer_session_timeout_ms,
+            "consumer_heartbeat_interval_ms must be at least 1 and below consumer_session_timeout_ms",
+        )
+        _require(self.offsets_retention_minutes >= 1, "offsets_retention_minutes must be at least 1")
+        _require(self.offsets_check_interval_ms >= 1, "offsets_check_interval_ms must be at least 1")
+        _require(self.offset_metadata_bytes_max >= 0, "offset_metadata_bytes_max must be at least 0")
 
     @property
     def sasl_mechanisms(self) -> tuple[SaslMechanism, ...]:

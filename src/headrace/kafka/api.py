@@ -20,11 +20,16 @@ from headrace.kafka.handlers.alter_configs import handle_alter_configs, handle_i
 from headrace.kafka.handlers.api_versions import answer_api_versions
 from headrace.kafka.handlers.cluster import handle_describe_cluster, handle_find_coordinator
 from headrace.kafka.handlers.configs import handle_describe_configs, handle_list_config_resources
+from headrace.kafka.handlers.consumer_groups import (
+    handle_consumer_group_describe,
+    handle_consumer_group_heartbeat,
+)
 from headrace.kafka.handlers.fetch import handle_fetch
 from headrace.kafka.handlers.group_admin import (
     handle_delete_groups,
     handle_describe_groups,
     handle_list_groups,
+    handle_offset_delete,
 )
 from headrace.kafka.handlers.groups import (
     handle_heartbeat,
@@ -72,6 +77,8 @@ from headrace.kafka.messages.alter_partition_reassignments import AlterPartition
 from headrace.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from headrace.kafka.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from headrace.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headrace.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.kafka.messages.create_acls import CreateAclsRequest
 from headrace.kafka.messages.create_partitions import CreatePartitionsRequest
 from headrace.kafka.messages.create_topics import CreateTopicsRequest
@@ -104,6 +111,7 @@ from headrace.kafka.messages.list_partition_reassignments import ListPartitionRe
 from headrace.kafka.messages.list_transactions import ListTransactionsRequest
 from headrace.kafka.messages.metadata import MetadataRequest
 from headrace.kafka.messages.offset_commit import OffsetCommitRequest
+from headrace.kafka.messages.offset_delete import OffsetDeleteRequest
 from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from headrace.kafka.messages.produce import ProduceRequest
@@ -182,6 +190,7 @@ _ALL: Final = (
     Api(44, 0, 1, IncrementalAlterConfigsRequest, handle_incremental_alter_configs),
     Api(45, 0, 1, AlterPartitionReassignmentsRequest, handle_alter_partition_reassignments),
     Api(46, 0, 0, ListPartitionReassignmentsRequest, handle_list_partition_reassignments),
+    Api(47, 0, 0, OffsetDeleteRequest, handle_offset_delete),
     Api(48, 0, 1, DescribeClientQuotasRequest, handle_describe_client_quotas),
     Api(50, 0, 0, DescribeUserScramCredentialsRequest, handle_describe_user_scram_credentials),
     Api(51, 0, 0, AlterUserScramCredentialsRequest, handle_alter_user_scram_credentials),
@@ -189,6 +198,8 @@ _ALL: Final = (
     Api(61, 0, 0, DescribeProducersRequest, handle_describe_producers),
     Api(65, 0, 0, DescribeTransactionsRequest, handle_describe_transactions),
     Api(66, 0, 1, ListTransactionsRequest, handle_list_transactions),
+    Api(68, 0, 1, ConsumerGroupHeartbeatRequest, handle_consumer_group_heartbeat),
+    Api(69, 0, 1, ConsumerGroupDescribeRequest, handle_consumer_group_describe),
     Api(74, 0, 1, ListConfigResourcesRequest, handle_list_config_resources),
     Api(75, 0, 0, DescribeTopicPartitionsRequest, handle_describe_topic_partitions),
 )

@@ -12,10 +12,20 @@ gone is forgotten at the next start.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import StorageError
-from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, GroupLimits
+from headrace.kafka.groups.consumer.heartbeat import ConsumerGroupLimits
+from headrace.kafka.groups.consumer.state import TopicInfo
+from headrace.kafka.groups.coordinator import (
+    GroupChanged,
+    GroupCoordinator,
+    GroupGone,
+    GroupLimits,
+    Outcome,
+)
+from headrace.kafka.groups.expiry import abandoned_groups, expired_offsets
 from headrace.kafka.groups.offsets import (
     OffsetCommitted,
     OffsetForgotten,
@@ -30,14 +40,13 @@ from headrace.log.marker import decode_marker
 from headrace.log.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
     from headrace.errors import HeadraceError
     from headrace.kafka.answer import Pending
     from headrace.kafka.commit import GroupCommit
-    from headrace.kafka.groups.coordinator import Outcome
     from headrace.kafka.groups.offsets import OffsetRecord
     from headrace.kafka.services import Scheduler, Timer
     from headrace.log.batch import BatchHeader
@@ -65,8 +74,15 @@ class ConsumerGroups:
                 session_timeout_ms_min=config.session_timeout_ms_min,
                 session_timeout_ms_max=config.session_timeout_ms_max,
                 initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                member_count_max=config.group_member_count_max,
             )
         )
+        self.consumer_limits = ConsumerGroupLimits(
+            session_timeout_ms=config.consumer_session_timeout_ms,
+            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
+            member_count_max=config.group_member_count_max,
+        )
+        self.topics = SubscribableTopics(store)
         self._config = config
         self._store = store
         self._clock = clock
@@ -74,8 +90,11 @@ class ConsumerGroups:
         self._commit = commit
         self._timers: dict[str, tuple[int, Timer]] = {}
         self._unapplied: deque[Sequence[WrittenRecord]] = deque()
+        self._emptied_at_ms: dict[str, int] = {}
+        self._started_at = (clock.now_ms(), clock.monotonic_s())
         self._recover()
         self._forget_lost_topics()
+        self._sweeper: Timer | None = None
 
     def now_ms(self) -> int:
         """The time by which groups live. It never jumps."""
@@ -85,12 +104,20 @@ class ConsumerGroups:
         """The time that is written down."""
         return self._clock.now_ms()
 
+    def start_sweeping(self) -> None:
+        """Look for offsets and groups that have outlived their use, now and then from now on."""
+        delay_s = self._config.offsets_check_interval_ms / 1000
+        self._sweeper = self._scheduler.call_later(delay_s, self._sweep)
+
     def carry_out(self, outcome: Outcome) -> None:
         """Apply changes of membership, answer whoever waited for them, and set the timers."""
         for record in outcome.records:
             self.coordinator.apply(record)
             if isinstance(record, GroupChanged):
                 self._set_timer(record.group.group_id)
+                self._note_emptiness(record.group.group_id)
+            elif isinstance(record, GroupGone):
+                self._emptied_at_ms.pop(record.group_id, None)
         for reply in outcome.replies:
             pending: Pending[Any] = reply.token  # type: ignore[assignment]  # our tokens are the pending answers
             pending.resolve(reply.response)
@@ -177,6 +204,38 @@ class ConsumerGroups:
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def _note_emptiness(self, group_id: str) -> None:
+        if self.coordinator.is_empty(group_id):
+            self._emptied_at_ms.setdefault(group_id, self._steady_wall_ms())
+        else:
+            self._emptied_at_ms.pop(group_id, None)
+
+    def _steady_wall_ms(self) -> int:
+        """The time on the wall by a clock that does not jump: nobody loses offsets when it is set wrong."""
+        wall_ms, monotonic_s = self._started_at
+        return wall_ms + int((self._clock.monotonic_s() - monotonic_s) * 1000)
+
+    def _sweep(self) -> None:
+        """Forget offsets and groups that have outlived their use."""
+        on_their_way = (record for records in self._unapplied for record in map(_committed, records))
+        busy = {record.group_id for record in on_their_way if record is not None}
+        before_ms = self._steady_wall_ms() - self._config.offsets_retention_minutes * 60_000
+        expired = expired_offsets(self.coordinator, self._emptied_at_ms, before_ms)
+        forgotten = [record for record in expired if record.group_id not in busy]
+
+        def on_durable(error: HeadraceError | None) -> None:
+            if error is None:
+                gone = (GroupGone(group_id) for group_id in abandoned_groups(self.coordinator, busy))
+                self.carry_out(Outcome(tuple(gone)))
+
+        try:
+            self.write(forgotten, on_durable)
+        except StorageError:
+            return  # The broker takes no more writes, and has said so; there is nothing to sweep any more.
+        self.start_sweeping()
 
     def _keep(
         self,
@@ -248,7 +307,7 @@ class ConsumerGroups:
                 self.coordinator.apply(decoded)
 
     def _set_timer(self, group_id: str) -> None:
-        group = self.coordinator.groups.get(group_id)
+        group = self.coordinator.group(group_id)
         deadline_ms = None if group is None else group.next_deadline_ms()
         running = self._timers.get(group_id)
         # A timer that rings too early does no harm, and heartbeats move the deadline all the time.
@@ -266,6 +325,26 @@ class ConsumerGroups:
         self._timers.pop(group_id, None)
         self.carry_out(self.coordinator.handle_time(group_id, self.now_ms()))
         self._set_timer(group_id)
+
+
+class SubscribableTopics(Mapping[str, TopicInfo]):
+    """The topics that there are, as consumer groups see them."""
+
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+
+    def __getitem__(self, name: str) -> TopicInfo:
+        topic = self._store.topics[name]
+        return TopicInfo(topic.topic_id, len(topic.partitions))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._store.topics
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._store.topics)
+
+    def __len__(self) -> int:
+        return len(self._store.topics)
 
 
 def _committed(record: WrittenRecord) -> OffsetCommitted | None:

@@ -110,6 +110,7 @@ class Engine:
         """Begin with what is done from time to time."""
         self.services.producer_ids.reserve_ahead()
         self.services.transactions.start()
+        self.services.groups.start_sweeping()
         self._sweep()
 
     def stop(self) -> None:

@@ -102,6 +102,27 @@ _FIXED_SETTINGS: Final = (
     FixedSetting("delete.topic.enable", _BOOLEAN, "=true", "Whether topics can be deleted."),
     FixedSetting("fetch.max.bytes", _INT, "fetch_bytes_max", "The most that one fetch answers with."),
     FixedSetting(
+        "group.consumer.heartbeat.interval.ms",
+        _INT,
+        "consumer_heartbeat_interval_ms",
+        "How often members of consumer groups are to be heard of.",
+    ),
+    FixedSetting(
+        "group.consumer.max.size", _INT, "group_member_count_max", "Further members of a group are refused."
+    ),
+    FixedSetting(
+        "group.consumer.migration.policy",
+        _STRING,
+        "=disabled",
+        "Whether a group may change its protocol while it has members.",
+    ),
+    FixedSetting(
+        "group.consumer.session.timeout.ms",
+        _INT,
+        "consumer_session_timeout_ms",
+        "When a silent member of a consumer group counts as dead.",
+    ),
+    FixedSetting(
         "group.initial.rebalance.delay.ms",
         _INT,
         "group_initial_rebalance_delay_ms",
@@ -113,6 +134,7 @@ _FIXED_SETTINGS: Final = (
         "session_timeout_ms_max",
         "The longest session timeout that a group member may ask for.",
     ),
+    FixedSetting("group.max.size", _INT, "group_member_count_max", "Further members of a group are refused."),
     FixedSetting(
         "group.min.session.timeout.ms",
         _INT,
@@ -134,6 +156,21 @@ _FIXED_SETTINGS: Final = (
         _INT,
         "default_partition_count",
         "How many partitions a topic gets when nobody says.",
+    ),
+    FixedSetting(
+        "offset.metadata.max.bytes", _INT, "offset_metadata_bytes_max", "The longest metadata of a commit."
+    ),
+    FixedSetting(
+        "offsets.retention.check.interval.ms",
+        _LONG,
+        "offsets_check_interval_ms",
+        "How often offsets that nobody needs any more are looked for.",
+    ),
+    FixedSetting(
+        "offsets.retention.minutes",
+        _INT,
+        "offsets_retention_minutes",
+        "How long committed offsets outlive the last member of their group.",
     ),
     FixedSetting("offsets.topic.num.partitions", _INT, "=1", "How many partitions __consumer_offsets has."),
     FixedSetting("offsets.topic.replication.factor", _INT, "=1", "How many replicas __consumer_offsets has."),

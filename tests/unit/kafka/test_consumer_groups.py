@@ -139,7 +139,7 @@ def test_a_member_that_falls_silent_is_removed_when_its_session_has_timed_out(be
         bench.scheduler.advance(SESSION_MS - 1_000)
         assert bench.heartbeat(member_id) is ErrorCode.none
     bench.scheduler.advance(SESSION_MS + 1)
-    assert bench.groups.coordinator.groups == {}
+    assert bench.groups.coordinator.is_empty("g")
     assert bench.scheduler.running == []
 
 

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from headrace.errors import CorruptBatch
 from headrace.kafka.groups import coordinator as coordinator_module
+from headrace.kafka.groups.committing import Committer
 from headrace.kafka.groups.coordinator import GroupCoordinator, GroupLimits, Outcome
 from headrace.kafka.groups.membership import Joiner
 from headrace.kafka.groups.offsets import (
@@ -23,7 +24,6 @@ from headrace.kafka.groups.state import GroupState
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from headrace.kafka.messages.leave_group import MemberIdentity
-from headrace.kafka.messages.offset_commit import OffsetCommitRequest
 from headrace.kafka.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -133,11 +133,10 @@ class Bench:
 
     def check_commit(self, name: str, generation_id: int) -> ErrorCode:
         return self.coordinator.check_commit(
-            OffsetCommitRequest(
+            Committer(
                 group_id="g",
-                generation_id_or_member_epoch=generation_id,
+                generation_id=generation_id,
                 member_id=f"{name}-id" if name else "",
-                topics=(),
             )
         )
 
@@ -308,7 +307,7 @@ def test_a_member_that_leaves_makes_the_others_share_out_again_at_once(bench: Be
 def test_the_last_member_that_leaves_empties_the_group(bench: Bench) -> None:
     bench.stable("a")
     bench.leave("a-id")
-    assert "g" not in bench.coordinator.groups
+    assert (bench.group.state, bench.group.next_deadline_ms()) == (GroupState.EMPTY, None)
 
 
 def test_another_member_leads_when_the_leader_is_gone(bench: Bench) -> None:
@@ -379,8 +378,8 @@ def test_a_session_timeout_out_of_bounds_is_refused(bench: Bench, session_ms: in
     assert refused.error_code is ErrorCode.invalid_session_timeout
 
 
-def test_a_full_group_takes_nobody_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_module, "MEMBER_COUNT_MAX", 2)
+def test_a_full_group_takes_nobody_else() -> None:
+    bench = Bench(GroupLimits(member_count_max=2))
     bench.stable("a", "b")
     refused = bench.join("c")
     assert refused is not None
@@ -458,7 +457,7 @@ def test_a_static_leader_that_is_away_keeps_its_place_but_does_not_lead(bench: B
 def test_a_static_member_may_be_removed_by_its_instance_id_alone(bench: Bench) -> None:
     bench.join("a", instance_id="host-7")
     assert bench.leave("", instance_id="host-7") is ErrorCode.none
-    assert "g" not in bench.coordinator.groups
+    assert bench.group.state is GroupState.EMPTY
 
 
 # Commits
@@ -500,7 +499,7 @@ def test_a_commit_keeps_its_sender_alive(bench: Bench) -> None:
     assert "a-id" in bench.group.members
 
 
-@pytest.mark.parametrize(("generation_id", "error_code"), [(-1, "none"), (3, "illegal_generation")])
+@pytest.mark.parametrize(("generation_id", "error_code"), [(-1, "none"), (3, "group_id_not_found")])
 def test_a_group_without_members_takes_commits_of_those_who_manage_partitions_themselves(
     bench: Bench, generation_id: int, error_code: str
 ) -> None:

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from kio.schema.errors import ErrorCode
 
+from headrace.kafka.groups.committing import Committer
 from headrace.kafka.groups.coordinator import GroupCoordinator, GroupLimits
 from headrace.kafka.groups.membership import Joiner
 from headrace.kafka.groups.state import GroupState
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from headrace.kafka.messages.leave_group import MemberIdentity
-from headrace.kafka.messages.offset_commit import OffsetCommitRequest
 from headrace.kafka.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -161,19 +161,18 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(index=st.integers(0, CLIENT_COUNT - 1), shift=st.integers(-1, 1))
     def commit(self, index: int, shift: int) -> None:
         client = self.clients[index]
-        request = OffsetCommitRequest(
+        committer = Committer(
             group_id=GROUP,
-            generation_id_or_member_epoch=client.generation_id + shift,
+            generation_id=client.generation_id + shift,
             member_id=client.member_id,
-            group_instance_id=client.instance_id,
-            topics=(),
+            instance_id=client.instance_id,
         )
-        accepted = self.coordinator.check_commit(request) is ErrorCode.none
+        accepted = self.coordinator.check_commit(committer) is ErrorCode.none
         group = self.group
         if accepted and group is not None and group.members:
             assert shift == 0 or client.generation_id + shift == group.generation_id
             assert client.member_id in group.members
-            assert request.generation_id_or_member_epoch == group.generation_id
+            assert committer.generation_id == group.generation_id
 
     @rule(by_ms=st.sampled_from([1, 500, 3_000, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS]))
     def time_passes(self, by_ms: int) -> None:
@@ -193,7 +192,8 @@ class GroupMachine(RuleBasedStateMachine):
             self._expire_at(deadline_ms)
             steps += 1
             assert steps < 100, "time alone does not bring the group to rest"
-        assert self.group is None
+        assert self.group is not None
+        assert self.group.state is GroupState.EMPTY
         assert all(len(token.answers) == 1 for token in self.tokens), "a request was never answered"
 
     # What must hold
@@ -219,11 +219,6 @@ class GroupMachine(RuleBasedStateMachine):
         if self.group is not None:
             assert self.group.generation_id >= self.generation_seen
             self.generation_seen = self.group.generation_id
-        else:
-            # A group without members and offsets is forgotten. The next one of that name is another group:
-            # it counts from 1 again, and member ids tell the two apart.
-            self.generation_seen = 0
-            self.owners.clear()
 
     @invariant()
     def every_wait_has_an_end(self) -> None:

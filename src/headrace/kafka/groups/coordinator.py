@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from headrace.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 GROUP_COUNT_MAX: Final = 10_000
-MEMBER_COUNT_MAX: Final = 1_000
 
 TopicPartition = tuple[str, int]
 AnyGroup = Group | ConsumerGroup
@@ -67,6 +66,7 @@ class GroupLimits:
     session_timeout_ms_min: int = 1_000
     session_timeout_ms_max: int = 1_800_000
     initial_rebalance_delay_ms: int = 0
+    member_count_max: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +331,7 @@ class GroupCoordinator:
         if group is None:
             return self._check_new_classic_group(request)
         is_known = request.member_id in group.members or request.member_id in group.pending_ids
-        if not is_known and len(group.members) + len(group.pending_ids) >= MEMBER_COUNT_MAX:
+        if not is_known and len(group.members) + len(group.pending_ids) >= limits.member_count_max:
             return ErrorCode.group_max_size_reached
         return ErrorCode.none
 

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from headrace.kafka.services import Call, Services
     from headrace.log.topic import Topic
 
-METADATA_BYTES_MAX: Final = 4096
 NO_OFFSET: Final = -1
 """What OffsetFetch answers where nothing is committed. To commit it says the same; less is a mistake."""
 FIRST_VERSION_WITH_GROUPS: Final = 8
@@ -168,7 +167,7 @@ def offset_to_commit(
         return ErrorCode.unknown_topic_or_partition
     if partition.committed_offset < NO_OFFSET:
         return ErrorCode.invalid_request
-    if len(metadata.encode()) > METADATA_BYTES_MAX:
+    if len(metadata.encode()) > services.config.offset_metadata_bytes_max:
         return ErrorCode.offset_metadata_too_large
     return OffsetCommitted(
         group_id=group_id,

@@ -13,11 +13,11 @@ from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
+from headrace.kafka.groups.committing import Committer
 from headrace.kafka.groups.offsets import OffsetCommitted
 from headrace.kafka.handlers.offsets import offset_to_commit
 from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.handlers.transactions import OFFSETS_PARTITION
-from headrace.kafka.messages.offset_commit import OffsetCommitRequest
 from headrace.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -93,20 +93,22 @@ def _commit(call: Call, request: TxnOffsetCommitRequest, pending: Answer) -> Non
 
 def _check_group(call: Call, request: TxnOffsetCommitRequest) -> ErrorCode:
     """Whether the group lets the offsets in. Who names no member is not asked for more: old clients can't."""
-    groups = call.services.groups
-    as_plain_commit = OffsetCommitRequest(
+    services = call.services
+    topics = ((services.topic(topic.name), topic.partitions) for topic in request.topics)
+    committer = Committer(
         group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id,
+        generation_id=request.generation_id,
         member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        topics=(),
+        instance_id=request.group_instance_id,
+        is_transactional=True,
+        partitions=[
+            (topic.topic_id, each.partition_index)
+            for topic, partitions in topics
+            if topic is not None
+            for each in partitions
+        ],
     )
-    error_code = groups.coordinator.check_commit(as_plain_commit)
-    names_member = request.generation_id >= 0 or request.member_id or request.group_instance_id is not None
-    if error_code is ErrorCode.unknown_member_id and not names_member:
-        return ErrorCode.none
-    # A transaction may end while the group rebalances; what it has read is still its own until then.
-    return ErrorCode.none if error_code is ErrorCode.rebalance_in_progress else error_code
+    return services.groups.coordinator.check_commit(committer)
 
 
 def _commit_topic(

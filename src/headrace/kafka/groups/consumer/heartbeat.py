@@ -79,9 +79,7 @@ def heartbeat(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, occa
         )
 
 
-def remove(
-    group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[ConsumerGroup, ErrorCode]:
+def remove(group: ConsumerGroup, member_id: str, instance_id: str | None) -> tuple[ConsumerGroup, ErrorCode]:
     """Send a member away. A static one may be named by its instance id alone."""
     member = group.members.get(member_id)
     if instance_id is not None:
