@@ -112,7 +112,7 @@ _FIXED_SETTINGS: Final = (
     ),
     FixedSetting(
         "group.consumer.migration.policy",
-        _STRING,
+        SettingType.STRING,
         "=disabled",
         "Whether a group may change its protocol while it has members.",
     ),

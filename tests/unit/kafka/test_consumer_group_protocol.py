@@ -475,7 +475,7 @@ def test_one_who_claims_no_membership_commits_only_where_there_are_no_members(be
     assert bench.check_commit("a", 1, 0) is ErrorCode.unknown_member_id
 
 
-@pytest.mark.parametrize(("version", "error_code"), [(8, "illegal_generation"), (9, "group_id_not_found")])
+@pytest.mark.parametrize(("version", "error_code"), [(8, "illegal_generation"), (9, "unknown_member_id")])
 def test_a_zombie_can_not_commit_to_a_group_that_is_gone(bench: Bench, version: int, error_code: str) -> None:
     assert bench.check_commit("a", 1, 0, version=version) is ErrorCode[error_code]
 

@@ -499,7 +499,7 @@ def test_a_commit_keeps_its_sender_alive(bench: Bench) -> None:
     assert "a-id" in bench.group.members
 
 
-@pytest.mark.parametrize(("generation_id", "error_code"), [(-1, "none"), (3, "group_id_not_found")])
+@pytest.mark.parametrize(("generation_id", "error_code"), [(-1, "none"), (3, "unknown_member_id")])
 def test_a_group_without_members_takes_commits_of_those_who_manage_partitions_themselves(
     bench: Bench, generation_id: int, error_code: str
 ) -> None:

@@ -44,12 +44,16 @@ class Committer:
 
 
 def check_commit_to_nothing(committer: Committer) -> ErrorCode:
-    """Whether it may commit to a group that is not there yet."""
+    """Whether it may commit to a group that is not there yet.
+
+    A member of a group that is gone hears that it is none, and joins again. Kafka would say that there is no
+    such group, which clients do not expect and give up on.
+    """
     if committer.generation_id < 0:
         return ErrorCode.none
     if committer.api_version < FIRST_VERSION_WITH_EPOCHS or committer.is_transactional:
         return ErrorCode.illegal_generation
-    return ErrorCode.group_id_not_found
+    return ErrorCode.unknown_member_id
 
 
 def check_classic_commit(group: Group, committer: Committer) -> ErrorCode:
