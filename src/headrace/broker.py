@@ -46,8 +46,8 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 OPEN_FILES_MAX: Final = 65_536
 
-Started = tuple[Address, asyncio.AbstractEventLoop, asyncio.Event]
-"""Where a broker listens, its event loop, and what to set to stop it."""
+Started = tuple[KafkaServer, Address, asyncio.AbstractEventLoop, asyncio.Event]
+"""A server, where it listens, its event loop, and what to set to stop it."""
 
 
 class Broker:
@@ -59,7 +59,8 @@ class Broker:
     `config` replaces all other settings. Without it, the broker listens on a free port of 127.0.0.1.
 
     With `users`, names and their passwords, clients must log in by SASL; what proves the passwords is kept
-    in the data directory. With `tls`, connections are encrypted; `headrace.config.TlsConfig` says how.
+    in the data directory. With `tls`, connections are encrypted; `headrace.config.TlsConfig` says how. With
+    `metrics`, Prometheus' metrics are served at `metrics_url`.
 
     Several brokers in one process don't disturb each other, and a stopped one can be started again. Methods
     may be called from any thread, one at a time.
@@ -71,6 +72,7 @@ class Broker:
         *,
         users: Mapping[str, str] | None = None,
         tls: TlsConfig | None = None,
+        metrics: bool = False,
         config: BrokerConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -80,6 +82,8 @@ class Broker:
         )
         if tls is not None:
             self._config = replace(self._config, security=replace(self._config.security, tls=tls))
+        if metrics and self._config.metrics_listen is None:
+            self._config = replace(self._config, metrics_listen=Address("127.0.0.1", 0))
         self._users = dict(users or {})
         self._clock = clock or SystemClock()
         self._thread: Thread | None = None
@@ -104,7 +108,7 @@ class Broker:
         )
         thread.start()
         try:
-            self._address, self._loop, self._stopping = started.result()
+            self._server, self._address, self._loop, self._stopping = started.result()
         except BaseException:
             # It did not start, or whoever waits for it was interrupted: then it stops as soon as it is up.
             started.add_done_callback(_stop_again)
@@ -137,6 +141,14 @@ class Broker:
     def bootstrap(self) -> str:
         """What a Kafka client wants as `bootstrap.servers`."""
         return str(self.address)
+
+    @property
+    def metrics_url(self) -> str:
+        """Where Prometheus finds the broker's metrics, if it was started with them."""
+        _ = self.address
+        if self._server.metrics_address is None:
+            raise UsageError("the broker serves no metrics: start it with metrics=True")
+        return f"http://{self._server.metrics_address}/metrics"
 
     @property
     def data_dir(self) -> Path:
@@ -173,7 +185,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> Non
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, stopping.set)
-        await _serve(config, {}, SystemClock(), on_ready, stopping)
+        await _serve(config, {}, SystemClock(), lambda _, address: on_ready(address), stopping)
 
     with asyncio.Runner(loop_factory=_new_event_loop) as runner:
         runner.run(serve_until_signal())
@@ -188,7 +200,7 @@ def _allow_open_files() -> None:
 
 def _stop_again(started: Future[Started]) -> None:
     if started.exception() is None:
-        _, loop, stopping = started.result()
+        _, _, loop, stopping = started.result()
         loop.call_soon_threadsafe(stopping.set)
 
 
@@ -202,7 +214,11 @@ def _run_in_thread(
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         await _serve(
-            config, users, clock, lambda address: started.set_result((address, loop, stopping)), stopping
+            config,
+            users,
+            clock,
+            lambda server, address: started.set_result((server, address, loop, stopping)),
+            stopping,
         )
 
     try:
@@ -218,7 +234,7 @@ async def _serve(
     config: BrokerConfig,
     users: Mapping[str, str],
     clock: Clock,
-    on_ready: Callable[[Address], None],
+    on_ready: Callable[[KafkaServer, Address], None],
     stopping: asyncio.Event,
 ) -> None:
     store = LogStore.open(config.data_dir, config.log, clock, message_bytes_max=config.message_bytes_max)
@@ -227,7 +243,7 @@ async def _serve(
             UserRegistry(config.security.users_file).add(users, iteration_count=ITERATION_COUNT_MIN)
         server = KafkaServer(config, store, clock)
         try:
-            on_ready(await server.start())
+            on_ready(server, await server.start())
             await stopping.wait()
         finally:
             await server.stop()

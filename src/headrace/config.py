@@ -250,6 +250,10 @@ class BrokerConfig:
     """Where clients are told to connect. None: where they have connected. Set it behind a proxy or NAT."""
     security: SecurityConfig = field(default_factory=SecurityConfig)
     """Who may use the broker, and how clients prove who they are."""
+    metrics_listen: Address | None = None
+    """Where metrics and health are served over HTTP. None: nowhere."""
+    metrics_public: bool = False
+    """Whether metrics may be served beyond loopback: they need no log-in, and name topics and groups."""
     data_dir: Path = field(default_factory=default_data_dir)
     """Where the log is kept: mode 0700, locked by one process."""
     durability: Durability = "sync"
@@ -318,6 +322,11 @@ class BrokerConfig:
             self._hides_passwords or "PLAIN" not in (self.security.sasl_mechanisms or ()),
             f"refusing to offer PLAIN on {self.listen} without TLS, where it would send passwords in the "
             "clear. Use SCRAM-SHA-512, which never sends them, or add TLS (--tls-certificate, --tls-key)",
+        )
+        _require(
+            self.metrics_listen is None or self.metrics_listen.is_loopback or self.metrics_public,
+            f"refusing to serve metrics on {self.metrics_listen}, where everybody could read the names of "
+            "topics and groups. Use 127.0.0.1, or allow it (--metrics-public) on a network that you trust",
         )
         _require(
             self.advertised is None or self.advertised.port > 0,

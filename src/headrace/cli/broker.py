@@ -55,6 +55,13 @@ def broker(
         str | None,
         typer.Option(help="Where clients are told to connect, for proxies; else where they have connected."),
     ] = None,
+    metrics_listen: Annotated[
+        str | None,
+        typer.Option(help="Serve Prometheus metrics and health over HTTP, at 127.0.0.1:9404 for example."),
+    ] = None,
+    metrics_public: Annotated[
+        bool, typer.Option("--metrics-public", help="Allow metrics beyond loopback, without a log-in.")
+    ] = False,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -69,6 +76,8 @@ def broker(
         durability=durability,
         default_partition_count=partitions,
         advertised=None if advertised is None else Address.parse(advertised),
+        metrics_listen=None if metrics_listen is None else Address.parse(metrics_listen),
+        metrics_public=metrics_public,
         security=SecurityConfig(
             users_file=users,
             sasl_mechanisms=None if sasl_mechanisms is None else _mechanisms(sasl_mechanisms),

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import replace
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.config import KIB, Address
@@ -61,6 +62,7 @@ class ClientConnection(asyncio.Protocol):
         tls_context: SSLContext | None = None,
     ) -> None:
         self._services = services
+        self._counters = services.counters
         self._budgets = budgets
         self._connections = connections
         self._loop = loop
@@ -123,6 +125,7 @@ class ClientConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes."""
         self._active_s = self._loop.time()
+        self._counters.received_bytes += len(data)
         if self._tls is not None:
             data = self._decrypted(self._tls, data)
         if data:
@@ -233,6 +236,8 @@ class ClientConnection(asyncio.Protocol):
         budget = self._budgets.of(size_bytes)
         self._reserved_bytes[budget] -= size_bytes
         try:
+            if started.counters is not None:
+                started.counters.answered(response, perf_counter() - started.began_s)
             parts = None if response is Silence.KEEP_OPEN else started.encode(response)
             for ready in self._answers.fill(slot, parts):
                 self._send(ready)
@@ -246,10 +251,12 @@ class ClientConnection(asyncio.Protocol):
         self._pump()
 
     def _send(self, parts: Parts) -> None:
+        size_bytes = sum(map(len, parts))
+        self._counters.sent_bytes += size_bytes
         if self._tls is not None:
             self._transport.write(self._tls.send(parts))
         # Many small parts cost more than one copy of them; a large part costs more to copy.
-        elif sum(map(len, parts)) < JOINED_BYTES_MAX:
+        elif size_bytes < JOINED_BYTES_MAX:
             self._transport.write(b"".join(parts))
         else:
             self._transport.writelines(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ProtocolError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.config import Address
     from headrace.kafka.codec.frame import BareTokenWriter, RequestHeader, ResponseWriter
     from headrace.kafka.codec.writer import Parts
+    from headrace.kafka.metrics.counters import RequestCounters
     from headrace.kafka.security.session import SaslSession
 
 
@@ -55,6 +57,8 @@ class Started:
     """The response, a Pending that will have it, or Silence."""
     writer: ResponseWriter | BareTokenWriter
     correlation_id: int
+    counters: RequestCounters | None = None
+    began_s: float = 0.0
 
     def encode(self, response: Any) -> Parts:
         """Return the answer's frame."""
@@ -63,6 +67,7 @@ class Started:
 
 def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
     """Start a request. Raises ProtocolError if its connection is to be closed."""
+    began_s = perf_counter()
     session = peer.session
     if session is not None and session.takes_bare_tokens:
         return _take_bare_token(services, peer, session, frame)
@@ -91,7 +96,13 @@ def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
         services.commit.fail(services.store.failed)
     if outcome is Silence.CLOSE:
         raise ProtocolError(f"{_name(header)} failed, and with acks=0 only a closed connection can say so")
-    return Started(outcome, response_writer(header.api_key, header.api_version), header.correlation_id)
+    return Started(
+        outcome,
+        response_writer(header.api_key, header.api_version),
+        header.correlation_id,
+        services.counters.of_api(header.api_key),
+        began_s,
+    )
 
 
 def _take_bare_token(services: Services, peer: Peer, session: SaslSession, frame: bytes) -> Started:

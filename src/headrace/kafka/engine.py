@@ -103,7 +103,7 @@ class Engine:
             fetch_sessions=FetchSessions(config.fetch_session_count_max, new_id=new_id),
             new_id=new_id,
         )
-        self._budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
+        self.budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
         store.make_checkpoints(CheckpointRequests(store, submit, commit.fail).ask)
 
     def start(self) -> None:
@@ -123,7 +123,14 @@ class Engine:
 
     def new_connection(self) -> ClientConnection:
         """What serves a client that has connected."""
-        return ClientConnection(self.services, self._budgets, self.connections, self._loop, self._tls_context)
+        return ClientConnection(self.services, self.budgets, self.connections, self._loop, self._tls_context)
+
+    def unready(self) -> str | None:
+        """Why no writes are taken, if none are."""
+        if self.connections.is_closed:
+            return "the broker is stopping"
+        failed = self.services.store.failed
+        return None if failed is None else str(failed)
 
     def synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         """Note that a sync which was asked for has come to its end."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
     from headrace.errors import StorageError
+    from headrace.kafka.metrics.server import MetricsServer
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
 
@@ -41,6 +42,9 @@ class KafkaServer:
         self._store = store
         self._clock = clock
         self._server: asyncio.Server | None = None
+        self._metrics: MetricsServer | None = None
+        self.metrics_address: Address | None = None
+        """Where metrics are served, once the server has started."""
 
     async def start(self) -> Address:
         """Listen, and return the address with the port that was taken."""
@@ -68,6 +72,8 @@ class KafkaServer:
             logins=self._logins,
             tls_context=None if security.tls is None else make_context(security.tls),
         )
+        if self._config.metrics_listen is not None:
+            self.metrics_address = await self._start_metrics(self._config.metrics_listen)
         listener = _listen(self._config.listen)
         self._server = await loop.create_server(
             self._engine.new_connection, sock=listener, backlog=LISTEN_BACKLOG
@@ -81,6 +87,8 @@ class KafkaServer:
 
     async def stop(self) -> None:
         """Take no more connections, send the answers that are due, and close."""
+        if self._metrics is not None:
+            await self._metrics.stop()
         if self._server is None:
             return
         self._server.close()
@@ -101,6 +109,18 @@ class KafkaServer:
             connection.abort()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_closed(), CLOSE_WAIT_S_MAX)
+
+    async def _start_metrics(self, address: Address) -> Address:
+        # Only a broker that is watched pays for these at its start.
+        from headrace.kafka.metrics.collector import BrokerMetrics  # noqa: PLC0415
+        from headrace.kafka.metrics.server import MetricsServer  # noqa: PLC0415
+
+        self._metrics = MetricsServer(
+            BrokerMetrics(self._engine, self._sync_thread.times).render,
+            self._engine.unready,
+            is_public=self._config.metrics_public,
+        )
+        return await self._metrics.start(_listen(address))
 
     def _on_synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         self._loop.call_soon_threadsafe(self._engine.synced, logs, error)

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from headrace.config import MIB
 from headrace.kafka.fetch_sessions import FetchSessions
+from headrace.kafka.metrics.counters import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -75,6 +76,8 @@ class Services:
     """Makes ids that nobody else has, such as those of group members."""
     logins: Logins | None = None
     """How clients log in, and as whom. Only a test that needs no users does without."""
+    counters: Counters = field(default_factory=Counters)
+    """What is counted where requests are served."""
     names_by_id: dict[UUID, str] = field(default_factory=dict)
     """Names of topics that were asked for by their ids: a shortcut, checked at each use."""
 

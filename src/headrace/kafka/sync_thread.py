@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 from queue import SimpleQueue
 from threading import Event, Thread
+from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import PartitionClosed, StorageError, TooManyOpenFiles
+from headrace.kafka.metrics.counters import Times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,8 @@ class SyncThread:
         self._on_synced = on_synced
         self._requests: SimpleQueue[Logs | None] = SimpleQueue()
         self._stopping = Event()
+        self.times = Times()
+        """How long syncs take; counted on this thread."""
         self._thread = Thread(target=self._run, name="headrace-sync", daemon=True)
 
     def start(self) -> None:
@@ -62,7 +66,9 @@ class SyncThread:
         """Sync; while the system is out of open files, which passes, try again: acknowledgements wait."""
         is_told = False
         while True:
+            began_s = perf_counter()
             error = sync_failure(log)
+            self.times.add(perf_counter() - began_s)
             if not isinstance(error, TooManyOpenFiles) or self._stopping.is_set():
                 return error
             if not is_told:

@@ -18,6 +18,13 @@ class Watchers:
     def __init__(self) -> None:
         self._callbacks: dict[PartitionLog, dict[Callback, None]] = {}
 
+    @property
+    def count(self) -> int:
+        """How many fetches are parked. Safe to call from any thread: it may be a moment behind."""
+        return len(
+            {callback for callbacks in tuple(self._callbacks.values()) for callback in tuple(callbacks)}
+        )
+
     def watch(self, logs: Iterable[PartitionLog], callback: Callback) -> None:
         """Call back whenever one of the partitions can be read further, until unwatched."""
         for log in logs:

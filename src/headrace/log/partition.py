@@ -36,6 +36,7 @@ from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
 from headrace.log.storage import Storage
 from headrace.log.timestamps import TimestampedOffset, first_record_since
+from headrace.log.traffic import Traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,6 +116,7 @@ class PartitionLog:
         self._wants_checkpoint = (
             not recovered.is_complete or recovered.unchecked_bytes >= storage.checkpoint_bytes
         )
+        self.traffic = Traffic()
 
     @classmethod
     def open(

@@ -18,6 +18,7 @@ from headrace.kafka.client_connection import FRAME_WAIT_S_MAX, ClientConnection
 from headrace.kafka.connection import REQUESTS_WAITING_MAX
 from headrace.kafka.messages.metadata import MetadataResponse
 from headrace.kafka.messages.produce import ProduceResponse
+from headrace.kafka.metrics.counters import Counters
 from headrace.kafka.open_connections import OpenConnections
 
 PRODUCE, METADATA = 0, 3
@@ -68,7 +69,7 @@ class Bench:
         self.started: list[tuple[int, Pending[Any]]] = []
         self.budget = Budgets(10_000, frame_bytes_max=6_100)
         self.services: Any = SimpleNamespace(
-            config=BrokerConfig(), store=SimpleNamespace(failed=None), logins=None
+            config=BrokerConfig(), store=SimpleNamespace(failed=None), logins=None, counters=Counters()
         )
         for key in (PRODUCE, METADATA):
             monkeypatch.setitem(APIS, key, replace(APIS[key], handler=self._handler(key)))

@@ -147,6 +147,9 @@ def _append(
     except HeadraceError as error:
         return _failed(partition.index, error_code_of(error), str(error)), None
     services.commit.appended(log)
+    if not appended.duplicate:
+        log.traffic.produced_record_count += appended.last_offset - appended.base_offset + 1
+        log.traffic.produced_bytes += len(partition.records or b"")
     answer = PartitionProduceResponse(
         index=partition.index,
         base_offset=appended.base_offset,

@@ -1,0 +1,10 @@
+"""What the broker does, in numbers, for Prometheus; and whether it is well.
+
+| module | responsibility |
+|---|---|
+| `counters` | plain integers, counted where requests are served |
+| `errors` | which error codes an answer carries |
+| `collector` | the numbers under Prometheus' names; looked up when somebody asks |
+| `answers` | what is answered to an HTTP request; pure |
+| `server` | the HTTP listener |
+"""

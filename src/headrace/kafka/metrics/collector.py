@@ -1,0 +1,216 @@
+"""The broker's numbers under Prometheus' names.
+
+Nothing is counted here: the numbers are looked up when somebody asks. Asking happens on a thread, because a
+broker with thousands of partitions has tens of thousands of numbers, and writing them down takes long. What
+the event loop's thread owns is copied in one step each; numbers may be a moment older than their neighbours.
+
+Each broker has a registry of its own, so that several in one process don't disturb each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import choose_encoder
+
+from headrace.kafka.api import APIS
+from headrace.kafka.groups.state import GroupState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import TypeVar
+
+    from prometheus_client.core import Metric
+
+    from headrace.kafka.engine import Engine
+    from headrace.kafka.metrics.counters import Times
+    from headrace.log.partition import PartitionLog
+    from headrace.log.topic import Topic
+
+    Key = TypeVar("Key")
+    Value = TypeVar("Value")
+    Sample = tuple[tuple[str, ...], float]
+
+API_NAMES: Final = {key: api.request.__name__.removesuffix("Request") for key, api in APIS.items()}
+PARTITION: Final = ("topic", "partition")
+
+
+class BrokerMetrics:
+    """What one broker shows. Safe to use from several threads."""
+
+    def __init__(self, engine: Engine, sync_times: Times) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(BrokerCollector(engine, sync_times))
+        ProcessCollector(registry=self._registry)
+
+    def render(self, accept: str) -> tuple[str, bytes]:
+        """The content type, as the client would have it, and all numbers. Takes a while."""
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self._registry)
+
+
+class BrokerCollector:
+    """Looks up numbers when it is asked to. Safe to use from several threads."""
+
+    def __init__(self, engine: Engine, sync_times: Times) -> None:
+        self._engine = engine
+        self._services = engine.services
+        self._sync_times = sync_times
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing before it is asked for: registering must not collect."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """All numbers."""
+        yield _gauges("info", "The broker's version.", ("version",), [((version("headrace"),), 1)])
+        is_writable = self._services.store.failed is None
+        yield _gauge("writable", "1, or 0 once the disk has failed and no writes are taken.", is_writable)
+        yield from self._requests()
+        yield from self._connections()
+        yield from self._topics()
+        yield from self._groups()
+        yield from self._transactions()
+        yield _histogram(
+            "sync_duration_seconds",
+            "How long it takes to make appends durable.",
+            (),
+            [((), self._sync_times)],
+        )
+
+    def _requests(self) -> Iterator[Metric]:
+        counters = self._services.counters
+        requests = [(API_NAMES[key], each) for key, each in _copied(counters.requests)]
+        yield _histogram(
+            "request_duration_seconds",
+            "How long requests take until they are answered, by API; waiting for data included.",
+            ("api",),
+            [((name,), each.times) for name, each in requests],
+        )
+        errors = (
+            ((name, code.name.upper()), count)
+            for name, each in requests
+            for code, count in _copied(each.errors)
+        )
+        yield _counters("request_errors", "Error codes in answers, by API.", ("api", "error"), errors)
+        yield _counter("received_bytes", "Bytes from clients.", counters.received_bytes)
+        yield _counter("sent_bytes", "Bytes of answers to clients.", counters.sent_bytes)
+
+    def _connections(self) -> Iterator[Metric]:
+        connections = self._engine.connections
+        yield _gauge("connections", "Open connections.", len(connections))
+        yield _counter("connections_opened", "Connections taken.", connections.opened_count)
+        yield _counter("connections_refused", "Connections above a limit.", connections.refused_count)
+        yield _gauge("in_flight_bytes", "Requests that are read or served.", self._engine.budgets.used_bytes)
+        yield _gauge("parked_fetches", "Fetches that wait for data.", self._services.watchers.count)
+        logins = self._services.logins
+        if logins is not None:
+            outcomes = (
+                ((mechanism, "success" if succeeded else "failure"), count)
+                for (mechanism, succeeded), count in _copied(logins.outcomes)
+            )
+            yield _counters("logins", "Log-ins that came to their end.", ("mechanism", "outcome"), outcomes)
+
+    def _topics(self) -> Iterator[Metric]:
+        topics = tuple(self._services.store.topics.values())
+        logs = [
+            ((topic.name, str(number)), log)
+            for topic in topics
+            for number, log in enumerate(topic.partitions)
+        ]
+        yield _gauge("topics", "Topics, internal ones included.", len(topics))
+        yield _gauge("partitions", "Partitions of all topics.", len(logs))
+        yield from _traffic(topics)
+        yield from self._offsets(logs)
+
+    def _offsets(self, logs: list[tuple[tuple[str, str], PartitionLog]]) -> Iterator[Metric]:
+        commit = self._services.commit
+        for name, documentation, look_up in (
+            ("start_offset", "The first offset that is there.", lambda log: log.start_offset),
+            ("end_offset", "The offset that the next record gets.", lambda log: log.end_offset),
+            ("high_watermark", "The offset below which consumers may read.", commit.high_watermark),
+            ("size_bytes", "Bytes of batches on disk.", lambda log: log.size_bytes),
+        ):
+            samples = [(labels, look_up(log)) for labels, log in logs]
+            yield _gauges(f"partition_{name}", documentation, PARTITION, samples)
+
+    def _groups(self) -> Iterator[Metric]:
+        coordinator = self._services.groups.coordinator
+        states = Counter(group.state for group in tuple(coordinator.groups.values()))
+        # A group that has only offsets is empty.
+        states[GroupState.EMPTY] += len(set(coordinator.offsets).difference(coordinator.groups))
+        counts = [((state.value,), states[state]) for state in GroupState]
+        yield _gauges("groups", "Consumer groups, by state.", ("state",), counts)
+        lags = list(self._lags())
+        yield _gauges("group_lag", "Records that a group has not read yet.", ("group", *PARTITION), lags)
+
+    def _lags(self) -> Iterator[Sample]:
+        """How far each group's committed offset is behind what consumers may read."""
+        topics, commit = self._services.store.topics, self._services.commit
+        for group_id, offsets in _copied(self._services.groups.coordinator.offsets):
+            for (name, number), committed in _copied(offsets):
+                topic = topics.get(name)
+                if topic is not None and number < len(topic.partitions):
+                    lag = commit.high_watermark(topic.partitions[number]) - committed.offset
+                    yield (group_id, name, str(number)), max(0, lag)
+
+    def _transactions(self) -> Iterator[Metric]:
+        coordinator = self._services.transactions.coordinator
+        states = Counter(each.state.value for each in tuple(coordinator.transactions.values()))
+        counts = [((state,), count) for state, count in states.items()]
+        yield _gauges("transactions", "Transactional ids, by state.", ("state",), counts)
+
+
+def _traffic(topics: tuple[Topic, ...]) -> Iterator[Metric]:
+    for name, documentation in (
+        ("produced_record_count", "Records that producers have written, since the broker started."),
+        ("produced_bytes", "Bytes of batches that producers have written, since the broker started."),
+        ("fetched_bytes", "Bytes of batches that consumers have read, since the broker started."),
+    ):
+        samples = [
+            ((topic.name,), sum(getattr(log.traffic, name) for log in topic.partitions)) for topic in topics
+        ]
+        metric = f"topic_{name.replace('record_count', 'records')}"
+        yield _counters(metric, documentation, ("topic",), samples)
+
+
+def _copied(mapping: Mapping[Key, Value]) -> tuple[tuple[Key, Value], ...]:
+    """The items as they are now, whatever another thread does to the mapping meanwhile."""
+    return tuple(mapping.items())
+
+
+def _gauge(name: str, documentation: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"headrace_{name}", documentation, value=value)
+
+
+def _gauges(name: str, documentation: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> Metric:
+    family = GaugeMetricFamily(f"headrace_{name}", documentation, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, documentation: str, value: float) -> Metric:
+    return CounterMetricFamily(f"headrace_{name}", documentation, value=value)
+
+
+def _counters(name: str, documentation: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> Metric:
+    family = CounterMetricFamily(f"headrace_{name}", documentation, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _histogram(
+    name: str, documentation: str, labels: tuple[str, ...], samples: Iterable[tuple[tuple[str, ...], Times]]
+) -> Metric:
+    family = HistogramMetricFamily(f"headrace_{name}", documentation, labels=labels)
+    for values, times in samples:
+        buckets = [(repr(bound), count) for bound, count in times.cumulative()]
+        buckets[-1] = ("+Inf", buckets[-1][1])
+        family.add_metric(values, buckets, sum_value=times.total_s)
+    return family
