@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from headrace.kafka.answer import Silence
 from headrace.kafka.metrics.errors import error_counter
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class RequestCounters:
     def answered(self, response: Any, took_s: float) -> None:
         """Count a request that has its answer."""
         self.times.add(took_s)
+        if response is Silence.KEEP_OPEN:
+            return
         if response.__class__ is not self._response_class:
             self._response_class = response.__class__
             self._count_errors = error_counter(self._response_class)

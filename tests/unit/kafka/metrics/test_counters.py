@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from headrace.kafka.answer import Silence
 from headrace.kafka.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from headrace.kafka.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from headrace.kafka.metrics.counters import BUCKET_COUNT, Counters, RequestCounters, Times
@@ -118,6 +119,14 @@ def test_parts_that_are_missing_hold_no_errors() -> None:
 def test_a_message_without_error_codes_has_no_errors() -> None:
     counters = RequestCounters()
     counters.answered(_NoErrors(), 0.1)
+    assert counters.errors == {}
+
+
+def test_a_request_that_wants_no_answer_is_counted_like_others() -> None:
+    counters = RequestCounters()
+    for response in (Silence.KEEP_OPEN, ProduceResponse(responses=()), Silence.KEEP_OPEN):
+        counters.answered(response, 0.1)
+    assert sum(counters.times.buckets) == 3
     assert counters.errors == {}
 
 
