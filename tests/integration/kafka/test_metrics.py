@@ -70,6 +70,10 @@ def test_what_clients_do_is_counted(watched: Broker, kafka_at: Callable[[str], A
     scraped = scrape(watched)
     assert scraped.get("topic_produced_records_total", topic="orders") == 30
     assert (scraped.get("topic_produced_bytes_total", topic="orders") or 0) > 3_000
+    fetched, produced = (
+        scraped.get(f"topic_{name}_bytes_total", topic="orders") or 0 for name in ("fetched", "produced")
+    )
+    assert fetched >= produced
     assert scraped.get("partition_end_offset", topic="orders", partition="0") == 30
     assert scraped.get("partition_high_watermark", topic="orders", partition="0") == 30
     assert scraped.get("partition_start_offset", topic="orders", partition="0") == 0

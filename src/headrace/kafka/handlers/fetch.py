@@ -56,6 +56,7 @@ def handle_fetch(call: Call, request: FetchRequest) -> FetchResponse | Pending[F
     reading = _Reading(services, request, context)
     data = reading.read()
     if reading.is_enough or request.max_wait_ms <= 0:
+        reading.count()
         return _response(context, data)
     return _ParkedFetch(services, request, context, reading.logs).pending
 
@@ -86,6 +87,7 @@ class _Reading:
         self._size_bytes = 0
         self._is_full = False
         self._has_error = False
+        self._served: list[tuple[PartitionLog, int]] = []
         self.logs: list[PartitionLog] = []
 
     @property
@@ -101,6 +103,11 @@ class _Reading:
     def read(self) -> list[PartitionData]:
         """Read all partitions, as far as there is room."""
         return [self._read_partition(wanted) for wanted in self._wanted]
+
+    def count(self) -> None:
+        """Note that the consumer gets what has been read."""
+        for log, size_bytes in self._served:
+            log.traffic.fetched_bytes += size_bytes
 
     def _read_partition(self, wanted: Wanted) -> PartitionData:
         topic, topic_id, partition = wanted
@@ -123,7 +130,9 @@ class _Reading:
         except HeadraceError:
             return self._failed(partition, ErrorCode.kafka_storage_error, log)
         self.logs.append(log)
-        self._size_bytes += len(records)
+        if records:
+            self._size_bytes += len(records)
+            self._served.append((log, len(records)))
         high_watermark = self._services.commit.high_watermark(log)
         return PartitionData(
             partition_index=partition.partition,
@@ -200,12 +209,14 @@ class _ParkedFetch:
         reading = _Reading(self._services, self._request, self._context)
         data = reading.read()
         if reading.is_enough:
-            self._answer(data)
+            self._answer(reading, data)
 
     def _give_up(self) -> None:
-        self._answer(_Reading(self._services, self._request, self._context).read())
+        reading = _Reading(self._services, self._request, self._context)
+        self._answer(reading, reading.read())
 
-    def _answer(self, data: list[PartitionData]) -> None:
+    def _answer(self, reading: _Reading, data: list[PartitionData]) -> None:
+        reading.count()
         self._stop()
         self.pending.resolve(_response(self._context, data))
 
