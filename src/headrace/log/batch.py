@@ -6,9 +6,10 @@
           12  partition_leader_epoch  int32   no
           16  magic                   int8    no    2
           17  crc                     uint32  -     CRC-32C of everything after it
-          21  attributes              int16   yes   bits 0-2 codec, 3 append time, 4 transactional, 5 control
+          21  attributes              int16   yes   bits 0-2 codec, 3 append time, 4 transactional, 5 control,
+                                                    6 delete horizon
           23  last_offset_delta       int32   yes
-          27  base_timestamp_ms       int64   yes
+          27  base_timestamp_ms       int64   yes   or the delete horizon (see compaction.py)
           35  max_timestamp_ms        int64   yes
           43  producer_id             int64   yes   -1 for none
           51  producer_epoch          int16   yes   -1 for none
@@ -49,6 +50,8 @@ TRANSACTIONAL: Final = 0x10
 """The attribute of a batch that is part of a transaction."""
 CONTROL: Final = 0x20
 """The attribute of a batch that a broker writes about others."""
+DELETE_HORIZON: Final = 0x40
+"""The attribute of a batch whose base timestamp is the time at which its tombstones may go."""
 
 RECORD_BYTES_MIN: Final = 7
 """A record of which every field is empty: six numbers of one byte each, and the attributes."""
@@ -125,6 +128,11 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether the batch is a transaction's marker, which only a broker writes."""
         return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may remove the batch's tombstones or its marker, if that was written down."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
     @property
     def codec(self) -> str:
