@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.log.batch import Batch, place, read_header, split_batches, with_base_offset
+from headrace.log.change import Change
 from headrace.log.checkpoints import Checkpoints
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
 from headrace.log.index import NO_TIMESTAMP
 from headrace.log.intake import Intake
+from headrace.log.log_start import remove_deleted, remove_segments, write_log_start
 from headrace.log.marker import Marker, encode_marker
 from headrace.log.open_files import OpenFiles
 from headrace.log.producers import Duplicate, ProducerStates, apply_batch
@@ -39,6 +41,7 @@ from headrace.log.timestamps import TimestampedOffset, first_record_since
 from headrace.log.traffic import Traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from headrace.clock import Clock
@@ -86,24 +89,31 @@ class PartitionLog:
         self._storage = storage
         self._fail_stop = storage.fail_stop
         self._producers = ProducerStates(expiration_s=storage.producer_expiration_ms / 1000)
+        self._log_start_offset = self._durable_log_start_offset = remove_deleted(storage.disk, directory)
         recovered = Recovery(
             directory,
             settings,
             self._producers,
             storage,
             recovery_point=recovery_point,
+            log_start_offset=self._log_start_offset,
             now_s=clock.monotonic_s(),
         ).run()
         self.cut: CutTail | None = recovered.cut
         self._segments = recovered.segments
         self._base_offsets = [segment.base_offset for segment in self._segments]
         self._end_offset = self._segments[-1].next_offset
-        self._durable_offset = self.start_offset
+        # Not from the log's start, which may be the end of a segment that has to be synced.
+        self._durable_offset = self._base_offsets[0]
         self._unsealed = [segment for segment in self._segments if not segment.is_sealed]
         self._unsealed_lock = Lock()
         self._segments[-1].begun_ms = clock.now_ms()
         self._rolling = self._new_rolling()
         self._sync_lock = Lock()
+        self._names_lock = Lock()
+        """Held by whoever removes or renames segments' files, or moves the log's start."""
+        self._deleted: list[Segment] = []
+        """Segments that nobody reads any more, and whose files may still be there."""
         self._is_closed = False
         self._checkpoints = Checkpoints(
             directory,
@@ -184,7 +194,7 @@ class PartitionLog:
     @property
     def start_offset(self) -> int:
         """The first offset that can be read."""
-        return self._base_offsets[0]
+        return max(self._log_start_offset, self._base_offsets[0])
 
     @property
     def end_offset(self) -> int:
@@ -325,7 +335,7 @@ class PartitionLog:
         """The first record that has the highest timestamp of all; None when no record has one."""
         self._require_open()
         try:
-            highest = max(segment.max_timestamp().timestamp_ms for segment in self._segments)
+            highest = max(segment.max_timestamp(self.start_offset) for segment in self._segments)
         except OSError as error:
             raise storage_error(f"searching {self.directory} by time", error) from error
         return None if highest == NO_TIMESTAMP else self.offset_for_timestamp(highest)
@@ -337,10 +347,10 @@ class PartitionLog:
             self._fail_stop.check()
             # The order matters: a batch below this offset has been written, to a segment that is listed.
             end_offset = self._end_offset
-            if end_offset == self._durable_offset:
-                return
             with self._unsealed_lock:
                 unsealed = list(self._unsealed)
+            if end_offset == self._durable_offset and len(unsealed) == 1:
+                return
             try:
                 self._sync_segments(unsealed)
             except OSError as error:
@@ -355,6 +365,55 @@ class PartitionLog:
         except OSError as error:
             raise self._fail_stop.fail(f"making a checkpoint of {self.directory}", error) from error
 
+    def begin_record_deletion(self, before_offset: int) -> Change[int]:
+        """Delete all records below an offset; the change's outcome is where the log begins then.
+
+        They are gone for good, and for readers, once the change has been finished. Whole segments of them
+        lose their files when `remove_deleted_files` is called next.
+
+        Raises OffsetOutOfRange when the log does not reach so far.
+        """
+        self._require_open()
+        self._fail_stop.check()
+        if not 0 <= before_offset <= self._end_offset:
+            raise OffsetOutOfRange(
+                f"{self.directory.name} has offsets {self.start_offset} to {self._end_offset}, "
+                f"so nothing can be deleted up to {before_offset}"
+            )
+
+        def work() -> Callable[[], int]:
+            self._require_open()
+            if before_offset > self._durable_log_start_offset:
+                write_log_start(self._storage.disk, self.directory, before_offset)
+                self._durable_log_start_offset = before_offset
+            return lambda: self._show_start(before_offset)
+
+        return Change(
+            f"deleting records of {self.directory}", work, lock=self._names_lock, fail_stop=self._fail_stop
+        )
+
+    def delete_records(self, before_offset: int) -> int:
+        """Delete all records below an offset, waiting for the disk; return where the log begins then."""
+        change = self.begin_record_deletion(before_offset)
+        change.run()
+        start_offset = change.finish()
+        self.remove_deleted_files()
+        return start_offset
+
+    def remove_deleted_files(self) -> int:
+        """Remove the files of segments that were deleted; return how many bytes. For another thread."""
+        with self._names_lock:
+            if self._is_closed or not self._deleted:
+                return 0
+            deleted = tuple(self._deleted)
+            try:
+                self._make_active_file()
+                remove_segments(self._storage.disk, self.directory, (each.base_offset for each in deleted))
+            except OSError as error:
+                raise self._fail_stop.fail(f"removing files of {self.directory}", error) from error
+            del self._deleted[: len(deleted)]
+        return sum(segment.size_bytes for segment in deleted)
+
     def close(self, *, sync: bool = True) -> None:
         """Sync what is not yet durable, unless the disk has failed, and close the files."""
         if sync and not self._is_closed and self._fail_stop.failed is None:
@@ -367,7 +426,7 @@ class PartitionLog:
 
     def retire(self) -> None:
         """Refuse all further calls, once a sync that is running has ended. May be called on any thread."""
-        with self._sync_lock, self._checkpoints.lock:
+        with self._sync_lock, self._names_lock, self._checkpoints.lock:
             self._is_closed = True
             self._checkpoints.forget()
 
@@ -443,6 +502,25 @@ class PartitionLog:
         # Chance spreads the work, but it is the same chance each time, so that a simulation can be repeated.
         seed = f"{self.directory.name} {self._base_offsets[-1]}"
         return Rolling(self._settings, Random(seed))  # noqa: S311  # Nothing is secret about it.
+
+    def _show_start(self, start_offset: int) -> int:
+        """Let the log begin at an offset, and give up the segments that end before it."""
+        self._log_start_offset = max(self._log_start_offset, start_offset)
+        count = bisect_right(self._base_offsets, self._log_start_offset) - 1
+        # What is not sealed yet is still being written to by others; it goes another time.
+        count = next((n for n, each in enumerate(self._segments[:count]) if not each.is_sealed), count)
+        for segment in self._segments[:count]:
+            segment.close()
+        self._deleted += self._segments[:count]
+        del self._segments[:count]
+        del self._base_offsets[:count]
+        return self.start_offset
+
+    def _make_active_file(self) -> None:
+        """Make sure that a segment is found after those that go: it says where the log goes on."""
+        file = self._storage.disk.open(self._segments[-1].path)
+        self._storage.disk.close(file)
+        self._storage.disk.sync_directory(self.directory)
 
     def _sync_segments(self, unsealed: list[Segment]) -> None:
         """Sync segments in their order; all but the last have been rolled, and are sealed."""

@@ -131,14 +131,20 @@ class Recovery:
         storage: Storage,
         *,
         recovery_point: int,
+        log_start_offset: int,
         now_s: float,
     ) -> None:
-        """Everything below the recovery point, an offset, is known to be durable."""
+        """Everything below the recovery point, an offset, is known to be durable.
+
+        Everything below the log's start is deleted; what lies wholly below it is gone from the directory, but
+        for the last segment.
+        """
         self._directory = directory
         self._settings = settings
         self._disk = storage.disk
         self._files = storage.files
         self._recovery_point = recovery_point
+        self._log_start_offset = log_start_offset
         self._producers = producers
         self._now_s = now_s
         self._replay = Replay(producers, now_s)
@@ -170,6 +176,10 @@ class Recovery:
                 self._known_offset,
             )
         segments, cut = self._check(bases)
+        if segments[-1].next_offset < self._log_start_offset:
+            # The end of the log was lost, and what is left is deleted. The offsets up to there are used up.
+            self._drop([segment.base_offset for segment in segments])
+            segments = [self._segment(self._log_start_offset)]
         for segment in segments[:-1]:
             if not segment.is_sealed:
                 segment.growing_index.seal()
@@ -245,7 +255,7 @@ class Recovery:
                 self._adopt_sealed(segment, later)
             elif damage := self._verify(segment, later, gaps=base < last_sealed):
                 return segments, self._cut(segment, damage, later, last_sealed)
-        return segments or [self._segment(0)], None
+        return segments or [self._segment(self._log_start_offset)], None
 
     def _is_sealed(self, base_offset: int) -> bool:
         return self._names.issuperset(_index_names(base_offset))

@@ -25,7 +25,7 @@ from crc32c import crc32c
 
 from headrace.errors import CorruptBatch
 from headrace.log.durable_file import read_whole, write_whole
-from headrace.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, SegmentIndex
+from headrace.log.index import NO_TIMESTAMP, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, SegmentIndex
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
 from headrace.log.transaction_index import TransactionIndex
 
@@ -191,11 +191,13 @@ class Segment:
         """The first batch that reaches the offset and says that it has a record at the time or later."""
         return self._with_sound_index(lambda: self._first_batch_since(timestamp_ms, from_offset))
 
-    def max_timestamp(self) -> TimeEntry:
-        """The highest timestamp of the segment, and the last offset of the first batch that has it."""
+    def max_timestamp(self, from_offset: int = 0) -> int:
+        """The highest timestamp of all batches that reach the offset; NO_TIMESTAMP when none has one."""
+        if from_offset > self.base_offset:
+            return self._with_sound_index(lambda: self._max_timestamp_since(from_offset))
         if self._index is not None:
-            return self._index.max_timestamp
-        return self._with_sound_index(lambda: self.index.max_timestamp)
+            return self._index.max_timestamp.timestamp_ms
+        return self._with_sound_index(lambda: self.index.max_timestamp.timestamp_ms)
 
     def sync(self) -> None:
         """Make all that has been written durable, and the file's name too."""
@@ -296,7 +298,8 @@ class Segment:
             times=times,
             segment_bytes=self.size_bytes,
         )
-        self._check_time_entry(self._index.max_timestamp)
+        if self._index.max_timestamp.timestamp_ms != NO_TIMESTAMP:
+            self._check_time_entry(self._index.max_timestamp)
         return self._index
 
     def _read_transaction_index(self) -> tuple[TransactionIndex, tuple[int, int]]:
@@ -355,7 +358,7 @@ class Segment:
 
     def _position_of(self, offset: int) -> int:
         """Where the first batch begins that reaches the offset; the segment's end when there is none."""
-        if offset >= self.next_offset:
+        if offset >= self.next_offset or not self.size_bytes:
             return self.size_bytes
         known = self._boundaries.get(offset)
         if known is not None:
@@ -423,6 +426,16 @@ class Segment:
                 return self._read(header.base_offset, 0, self.next_offset)
             position += header.size_bytes
         return None
+
+    def _max_timestamp_since(self, from_offset: int) -> int:
+        scanner = self.scanner(HEADER_WINDOW_BYTES)
+        position = self._position_of(from_offset)
+        highest = NO_TIMESTAMP
+        while position < self.size_bytes:
+            header = scanner.header_at(position)
+            highest = max(highest, header.max_timestamp_ms if header.record_count else NO_TIMESTAMP)
+            position += header.size_bytes
+        return highest
 
     def _check_time_entry(self, entry: TimeEntry) -> int:
         """Where the batch begins of which the time index speaks, if it speaks the truth."""
