@@ -15,9 +15,21 @@ from typing import TYPE_CHECKING, Final
 from headrace.logs import fields as log_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headrace.kafka.services import Call
 
 logger: Final = logging.getLogger("headrace.audit")
+
+LISTED_COUNT_MAX: Final = 20
+
+
+def listing(names: Iterable[str]) -> str:
+    """The names with commas, the first few of many."""
+    all_names = list(names)
+    shown = ",".join(all_names[:LISTED_COUNT_MAX])
+    hidden_count = len(all_names) - LISTED_COUNT_MAX
+    return f"{shown} and {hidden_count} more" if hidden_count > 0 else shown
 
 
 def audit(call: Call, action: str, **fields: object) -> None:

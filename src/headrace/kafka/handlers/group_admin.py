@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
+from headrace.kafka.audit import audit, listing
 from headrace.kafka.groups.state import Group, GroupState
 from headrace.kafka.groups.subscription import CONSUMER_PROTOCOL
 from headrace.kafka.handlers.produce import error_code_of
@@ -83,6 +84,7 @@ def handle_delete_groups(
         for result in results:
             if result.error_code is ErrorCode.none:
                 groups.carry_out(groups.coordinator.handle_forgotten(result.group_id))
+                audit(call, "group.delete", group=result.group_id)
         pending.resolve(DeleteGroupsResponse(results=tuple(results)))
 
     try:
@@ -120,7 +122,13 @@ def handle_offset_delete(
     pending: Pending[OffsetDeleteResponse] = Pending()
 
     def on_durable(error: HeadraceError | None) -> None:
-        pending.resolve(response if error is None else OffsetDeleteResponse(error_code=error_code_of(error)))
+        if error is not None:
+            pending.resolve(OffsetDeleteResponse(error_code=error_code_of(error)))
+            return
+        if records:
+            listed = listing(f"{each.topic}-{each.partition}" for each in records)
+            audit(call, "group.delete-offsets", group=request.group_id, partitions=listed)
+        pending.resolve(response)
 
     try:
         groups.write(records, on_durable)

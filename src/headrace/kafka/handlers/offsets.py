@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
+from headrace.kafka.audit import audit, listing
 from headrace.kafka.groups.committing import Committer
 from headrace.kafka.groups.offsets import OffsetCommitted
 from headrace.kafka.handlers.produce import error_code_of
@@ -61,8 +62,11 @@ def handle_offset_commit(
         topics=tuple(_commit_topic(services, request, topic, records) for topic in request.topics)
     )
     pending: Pending[OffsetCommitResponse] = Pending()
+    resets = [] if request.member_id else _resets(services, records)
 
     def on_durable(error: HeadraceError | None) -> None:
+        if resets and error is None:
+            audit(call, "group.reset-offsets", group=request.group_id, offsets=listing(resets))
         pending.resolve(response if error is None else _commit_response(request, error_code_of(error)))
 
     try:
@@ -89,6 +93,20 @@ def handle_offset_fetch(call: Call, request: OffsetFetchRequest) -> OffsetFetchR
     (group,) = _distinct_groups([OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)])
     found = _fetch_group(services, group, require_stable=request.require_stable)
     return OffsetFetchResponse(topics=found.topics)
+
+
+def _resets(services: Services, records: list[OffsetCommitted]) -> list[str]:
+    """Where somebody who is no member of the group moves it back, which makes it read records again.
+
+    A consumer that assigns partitions to itself is no member either, but it only moves forward.
+    """
+    resets = []
+    for record in records:
+        offsets = services.groups.coordinator.offsets.get(record.group_id, {})
+        held = offsets.get((record.topic, record.partition))
+        if held is not None and record.offset < held.offset:
+            resets.append(f"{record.topic}-{record.partition}:{held.offset}->{record.offset}")
+    return resets
 
 
 def _committer(call: Call, request: OffsetCommitRequest) -> Committer:

@@ -140,10 +140,13 @@ class BrokerCollector:
 
     def _groups(self) -> Iterator[Metric]:
         coordinator = self._services.groups.coordinator
-        states = Counter(group.state for group in tuple(coordinator.groups.values()))
+        classic, modern = _copied(coordinator.groups), _copied(coordinator.consumer_groups)
+        states = Counter(group.state.value for _, group in classic)
+        states.update(group.state.value for _, group in modern)
         # A group that has only offsets is empty.
-        states[GroupState.EMPTY] += len(set(coordinator.offsets).difference(coordinator.groups))
-        counts = [((state.value,), states[state]) for state in GroupState]
+        names = {name for name, _ in classic} | {name for name, _ in modern}
+        states[GroupState.EMPTY.value] += len(set(coordinator.offsets) - names)
+        counts = [((state,), count) for state, count in states.items()]
         yield _gauges("groups", "Consumer groups, by state.", ("state",), counts)
         lags = list(self._lags())
         yield _gauges("group_lag", "Records that a group has not read yet.", ("group", *PARTITION), lags)
