@@ -205,4 +205,13 @@ _ALL: Final = (
 )
 
 APIS: Final = {api.key: api for api in _ALL}
-OFFERED: Final = tuple((api.key, api.version_first, api.version_last) for api in _ALL)
+PRODUCE_VERSION_LISTED: Final = 0
+"""Kafka lists versions of Produce that it refuses, or librdkafka would not compress (KAFKA-18659)."""
+OFFERED: Final = tuple(
+    (
+        api.key,
+        PRODUCE_VERSION_LISTED if api.key == PRODUCE_KEY else api.version_first,
+        api.version_last,
+    )
+    for api in _ALL
+)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
+from base64 import urlsafe_b64decode
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
+import kio.schema.delete_topics.v6.request
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewPartitions as AioPartitions
@@ -168,3 +172,29 @@ def test_kafka_python_asks_about_directories_leaders_moves_and_pages(broker: Bro
         assert admin.alter_partition_reassignments({partition: [2]}) == {
             partition: InvalidReplicationAssignmentError
         }
+
+
+@pytest.mark.parametrize(("name", "other"), [("a.b", "a_b"), ("a_b.c", "a.b_c")])
+def test_names_that_kafka_would_take_for_the_same_are_refused(kafka: Any, name: str, other: str) -> None:
+    kafka.create_topic(name)
+    with pytest.raises(KafkaException, match=f"collides with topic {name}") as caught:
+        kafka.create_topic(other)
+    assert caught.value.args[0].code() == KafkaError.TOPIC_EXCEPTION
+
+
+def test_a_topic_is_deleted_by_its_name_or_by_its_id_and_once(kafka: Any, raw: Any) -> None:
+    kafka.create_topic("orders")
+    topic_id = kafka.admin.describe_topics(TopicCollection(["orders"]))["orders"].result(30).topic_id
+    schemas: Any = kio.schema.delete_topics.v6.request
+    by_id = UUID(bytes=urlsafe_b64decode(str(topic_id) + "=="))
+
+    def delete(*topics: Any) -> list[str]:
+        answer = raw.request(20, 6, topics=topics, timeout=dt.timedelta(seconds=30))
+        return [each.error_code.name for each in answer.responses]
+
+    neither = schemas.DeleteTopicState(name=None, topic_id=None)
+    both = schemas.DeleteTopicState(name="orders", topic_id=by_id)
+    named = schemas.DeleteTopicState(name="orders", topic_id=None)
+    assert delete(neither) == delete(both) == delete(named, named) == ["invalid_request"]
+    assert delete(schemas.DeleteTopicState(name=None, topic_id=by_id), neither) == ["none", "invalid_request"]
+    assert delete(schemas.DeleteTopicState(name=None, topic_id=by_id)) == ["unknown_topic_id"]

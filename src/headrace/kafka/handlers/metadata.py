@@ -73,7 +73,7 @@ def _asked(
         return _described(request, topic)
     if asked.topic_id is not None:
         return MetadataResponseTopic(
-            error_code=ErrorCode.unknown_topic_id, name=asked.name, topic_id=asked.topic_id, partitions=()
+            error_code=ErrorCode.unknown_topic_id, name=None, topic_id=asked.topic_id, partitions=()
         )
     name = asked.name or ""
     if not (request.allow_auto_topic_creation and services.config.auto_create_topics):

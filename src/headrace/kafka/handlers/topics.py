@@ -49,7 +49,7 @@ def handle_create_topics(
         _not_created(topic, Refused(ErrorCode.invalid_request, f"{topic.name} is named twice in the request"))
         if name_counts[topic.name] > 1
         else _create(call, topic, validate_only=request.validate_only)
-        for topic in request.topics
+        for topic in {topic.name: topic for topic in request.topics}.values()
     ]
     return when_all(outcomes, lambda results: CreateTopicsResponse(topics=results))
 
@@ -59,7 +59,11 @@ def handle_delete_topics(
 ) -> DeleteTopicsResponse | Pending[DeleteTopicsResponse]:
     """Delete topics by name or by id; the answer waits until their offsets are forgotten for good."""
     asked = request.topics or tuple(DeleteTopicState(name=name) for name in request.topic_names)
-    outcomes = [_delete(call, topic) for topic in asked]
+    counts = Counter((topic.name, topic.topic_id) for topic in asked)
+    outcomes = [
+        _delete(call, DeleteTopicState(name=name, topic_id=topic_id), count)
+        for (name, topic_id), count in counts.items()
+    ]
     pending: Pending[DeleteTopicsResponse] = Pending()
 
     def forget_offsets(results: tuple[DeletableTopicResult, ...]) -> DeleteTopicsResponse:
@@ -97,9 +101,23 @@ def check_creation(services: Services, name: str, partition_count: int) -> None:
         )
     if name in services.store.topics:
         raise Refused(ErrorCode.topic_already_exists, f"topic {name} exists already")
+    _check_collision(services, name)
     if partition_count < 1:
         raise Refused(ErrorCode.invalid_partitions, f"{partition_count} partitions; a topic has at least 1")
     check_limits(services, topic_count=1, partition_count=partition_count)
+
+
+def _check_collision(services: Services, name: str) -> None:
+    """Refuse what Kafka refuses: its metrics know `.` and `_` as the same."""
+    folded = name.replace(".", "_")
+    if "_" not in folded:
+        return
+    for other in services.store.topics:
+        if other.replace(".", "_") == folded:
+            raise Refused(
+                ErrorCode.invalid_topic_exception,
+                f"topic {name} collides with topic {other}: names must differ in more than . and _",
+            )
 
 
 def check_limits(services: Services, *, topic_count: int, partition_count: int) -> None:
@@ -177,6 +195,11 @@ def _check_layout(topic: CreatableTopic) -> None:
             ErrorCode.invalid_replication_factor,
             f"replication factor {topic.replication_factor} needs as many brokers; there is 1",
         )
+    if topic.assignments and (topic.num_partitions, topic.replication_factor) != (-1, -1):
+        raise Refused(
+            ErrorCode.invalid_request,
+            "with partitions assigned by hand, leave their number and the replication factor at -1",
+        )
     if any(each.broker_ids != (NODE_ID,) for each in topic.assignments) or (
         sorted(each.partition_index for each in topic.assignments) != list(range(len(topic.assignments)))
     ):
@@ -215,17 +238,14 @@ def _created(
     )
 
 
-def _delete(call: Call, asked: DeleteTopicState) -> DeletableTopicResult | Pending[DeletableTopicResult]:
+def _delete(
+    call: Call, asked: DeleteTopicState, count: int
+) -> DeletableTopicResult | Pending[DeletableTopicResult]:
     services = call.services
-    topic = services.topic(asked.name or "", asked.topic_id)
-    if topic is None:
-        unknown = (
-            ErrorCode.unknown_topic_or_partition if asked.topic_id is None else ErrorCode.unknown_topic_id
-        )
-        return DeletableTopicResult(name=asked.name, topic_id=asked.topic_id, error_code=unknown)
-    if topic.name in INTERNAL_TOPICS:
-        refusal = Refused(ErrorCode.invalid_request, f"{topic.name} is the broker's own and is not deleted")
-        return _not_deleted(topic, refusal)
+    try:
+        topic = _topic_to_delete(services, asked, count)
+    except Refused as refusal:
+        return _not_deleted(asked, refusal)
     pending: Pending[DeletableTopicResult] = Pending()
 
     def begin() -> Change[None]:
@@ -247,7 +267,22 @@ def _delete(call: Call, asked: DeleteTopicState) -> DeletableTopicResult | Pendi
     return pending
 
 
-def _not_deleted(topic: Topic, error: HeadraceError) -> DeletableTopicResult:
+def _topic_to_delete(services: Services, asked: DeleteTopicState, count: int) -> Topic:
+    if (asked.name is None) == (asked.topic_id is None):
+        raise Refused(ErrorCode.invalid_request, "name a topic by its name or by its id")
+    if count > 1:
+        raise Refused(ErrorCode.invalid_request, "the topic is named twice in the request")
+    topic = services.topic(asked.name or "", asked.topic_id)
+    if topic is None and asked.topic_id is not None:
+        raise Refused(ErrorCode.unknown_topic_id, f"there is no topic with the id {asked.topic_id}")
+    if topic is None:
+        raise Refused(ErrorCode.unknown_topic_or_partition, f"there is no topic {asked.name}")
+    if topic.name in INTERNAL_TOPICS:
+        raise Refused(ErrorCode.invalid_request, f"{topic.name} is the broker's own and is not deleted")
+    return topic
+
+
+def _not_deleted(topic: Topic | DeleteTopicState, error: HeadraceError) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=topic.name, topic_id=topic.topic_id, error_code=code_of(error), error_message=str(error)
     )
