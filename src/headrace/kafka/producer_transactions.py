@@ -69,6 +69,8 @@ class ProducerTransactions:
         self._producer_ids = producer_ids
         self._settled_at: dict[str, int] = {}
         """By transactional id, below which offset all must be durable before anything is answered."""
+        self._waiting: dict[str, int] = {}
+        """By transactional id, how many wait for that."""
         self._ending: dict[str, list[Callable[[HeadraceError | None], None]]] = {}
         """By transactional id, who waits for the end of a transaction whose outcome is decided."""
         self._deadlines_s: dict[str, float] = {}
@@ -169,7 +171,21 @@ class ProducerTransactions:
 
     def when_settled(self, transactional_id: str, then: Callable[[HeadraceError | None], None]) -> None:
         """Call back, in the order of the calls, once all that is known about the id is durable."""
-        self._log.when_durable(self._settled_at.get(transactional_id, 0), then)
+        end_offset = self._settled_at.get(transactional_id, 0)
+        waiting = self._waiting.get(transactional_id, 0)
+        if not waiting and self._log.is_durable(end_offset):
+            # Those who wait for others need not be waited for.
+            then(None)
+            return
+        self._waiting[transactional_id] = waiting + 1
+
+        def on_durable(error: HeadraceError | None) -> None:
+            self._waiting[transactional_id] -= 1
+            if not self._waiting[transactional_id]:
+                del self._waiting[transactional_id]
+            then(error)
+
+        self._log.when_durable(end_offset, on_durable)
 
     def _with_producer_id(
         self, transactional_id: str, decide: Callable[[int | None], None], then: Then

@@ -180,6 +180,24 @@ _FIXED_SETTINGS: Final = (
         "frame_bytes_max",
         "A larger request closes its connection before anything is allocated.",
     ),
+    FixedSetting(
+        "transaction.max.timeout.ms",
+        _INT,
+        "transaction_timeout_ms_max",
+        "The longest that a producer may ask a transaction to take before the broker aborts it.",
+    ),
+    FixedSetting(
+        "transaction.state.log.num.partitions", _INT, "=1", "How many partitions __transaction_state has."
+    ),
+    FixedSetting(
+        "transaction.state.log.replication.factor", _INT, "=1", "How many replicas __transaction_state has."
+    ),
+    FixedSetting(
+        "transactional.id.expiration.ms",
+        _INT,
+        "transactional_id_expiration_ms",
+        "A transactional id that no producer has used for so long is forgotten.",
+    ),
 )
 
 

@@ -71,6 +71,10 @@ class TransactionLog:
         self._commit.appended(log)
         return appended.last_offset + 1
 
+    def is_durable(self, end_offset: int) -> bool:
+        """Whether everything below the offset is durable."""
+        return end_offset == 0 or self._commit.is_durable(self._partition(), end_offset)
+
     def when_durable(self, end_offset: int, then: Callable[[HeadraceError | None], None]) -> None:
         """Call back, in the order of the calls, once everything below the offset is durable."""
         if end_offset == 0:
