@@ -15,7 +15,10 @@ segment has the file, even if no transaction was aborted in it; so one that is m
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import islice
+from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -62,8 +65,10 @@ class TransactionIndex:
 
     def collect(self, from_offset: int, below_offset: int, found: list[AbortedTransaction]) -> bool:
         """Add those that overlap a range of offsets; say whether later segments can't have any more."""
-        for entry in self._entries:
-            if entry.last_offset >= from_offset and entry.first_offset < below_offset:
+        # In the order of their markers, so those that ended before the range come first.
+        first = bisect_left(self._entries, from_offset, key=attrgetter("last_offset"))
+        for entry in islice(self._entries, first, None):
+            if entry.first_offset < below_offset:
                 found.append(entry)
             if entry.last_stable_offset >= below_offset:
                 return True
