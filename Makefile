@@ -29,8 +29,9 @@ test: setup  ## Run all tests, those against a real Apache Kafka included
 test-fast: venv  ## Run the tests that need no Spark, no browser and no command line: under a minute
 	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" --ignore tests/acceptance $(PYTEST_ARGS)
 
-soak: venv  ## Tell many more stories of a broker in a world that breaks; SEEDS=100000 tells that many
+soak: venv  ## Tell many more stories of a broker in a world that breaks, and fuzz it; SEEDS=100000 tells that many
 	$(BIN)/python -m headrace.testing.simulation --seeds $(SEEDS)
+	$(BIN)/python -m headrace.testing.fuzz --rounds $$(($(SEEDS) / 20 + 1))
 
 lint: venv  ## Check style, types and the direction of imports
 	$(BIN)/ruff check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,11 @@ from kio.schema.errors import ErrorCode
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.groups.coordinator import GroupCoordinator
+from headrace.kafka.handlers import txn_offset_commit
+from headrace.kafka.transaction_log import TransactionLog
+from headrace.kafka.transaction_markers import TransactionMarkers
+from headrace.kafka.transactions import ending
+from headrace.kafka.transactions.state import Transaction
 from headrace.log.failure import FailStop
 from headrace.log.identity import Identity
 from headrace.log.partition import PartitionLog
@@ -79,6 +85,55 @@ def answer_a_commit_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroups, "write", answer_first)
 
 
+def let_uncommitted_records_be_read(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "last_stable_offset", lambda _, high_watermark: high_watermark)
+
+
+def forget_which_transactions_were_aborted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "aborted_transactions", lambda *_: [])
+
+
+def leave_one_partition_without_a_marker(patch: pytest.MonkeyPatch) -> None:
+    write = TransactionMarkers.write
+
+    def write_some(markers: TransactionMarkers, transaction: Transaction, then: Any) -> None:
+        rest = sorted(transaction.partitions)[1:] or transaction.partitions
+        write(markers, replace(transaction, partitions=frozenset(rest)), then)
+
+    patch.setattr(TransactionMarkers, "write", write_some)
+
+
+def keep_the_epoch_at_the_end_of_a_transaction(patch: pytest.MonkeyPatch) -> None:
+    raise_epoch = ending.raise_epoch
+
+    def keep_epoch(transaction: Transaction, state: Any, **options: Any) -> Transaction:
+        ended = raise_epoch(transaction, state, **options)
+        return replace(ended, producer_epoch=transaction.producer_epoch)
+
+    patch.setattr(ending, "raise_epoch", keep_epoch)
+
+
+def answer_before_a_transaction_is_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionLog, "when_durable", lambda _log, _offset, then: then(None))
+
+
+def forget_transactions_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionLog, "read", lambda _: iter(()))
+
+
+def commit_the_offsets_of_aborted_transactions(patch: pytest.MonkeyPatch) -> None:
+    end = ConsumerGroups.end_transaction
+
+    def end_well(*arguments: Any, commits: bool, on_durable: Any) -> None:
+        end(*arguments, commits=True, on_durable=on_durable)
+
+    patch.setattr(ConsumerGroups, "end_transaction", end_well)
+
+
+def take_offsets_of_zombies_into_transactions(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(txn_offset_commit, "_check_group", lambda *_: ErrorCode.none)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -93,6 +148,14 @@ def answer_a_commit_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
         forget_which_producer_ids_are_taken,
         let_zombies_commit,
         answer_a_commit_before_it_is_durable,
+        let_uncommitted_records_be_read,
+        forget_which_transactions_were_aborted,
+        leave_one_partition_without_a_marker,
+        keep_the_epoch_at_the_end_of_a_transaction,
+        answer_before_a_transaction_is_durable,
+        forget_transactions_at_a_restart,
+        commit_the_offsets_of_aborted_transactions,
+        take_offsets_of_zombies_into_transactions,
     ],
     ids=lambda plant: plant.__name__.replace("_", " "),
 )

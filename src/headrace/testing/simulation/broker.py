@@ -14,6 +14,8 @@ from uuid import UUID
 
 from headrace.errors import StorageError, TooManyOpenFiles
 from headrace.kafka.engine import Engine
+from headrace.kafka.security.logins import Logins
+from headrace.kafka.security.users import UserRegistry
 from headrace.kafka.sync_thread import sync_failure
 from headrace.log.store import LogStore
 from headrace.testing.disk import PowerLoss
@@ -108,8 +110,17 @@ class SimulatedBroker:
     """A broker that can be killed at any moment, and started again."""
 
     def __init__(
-        self, config: BrokerConfig, disk: SimulatedDisk, clock: Clock, loop: SimulatedLoop, random: Random
+        self,
+        config: BrokerConfig,
+        disk: SimulatedDisk,
+        clock: Clock,
+        loop: SimulatedLoop,
+        *,
+        random: Random,
+        users_path: Path | None = None,
     ) -> None:
+        """Users are kept on the machine's own disk, so there are none unless a path is named."""
+        self._users_path = users_path
         self.loop = loop
         self.random = random
         self._config = config
@@ -140,6 +151,7 @@ class SimulatedBroker:
             life,
             start_sync=life.start_sync,
             submit=life.submit,
+            logins=self._logins(life),
             new_id=self._new_id,
         )
         life.engine.start()
@@ -173,6 +185,11 @@ class SimulatedBroker:
             work()
         except PowerLoss:
             self.die()
+
+    def _logins(self, life: Life) -> Logins | None:
+        if self._users_path is None:
+            return None
+        return Logins(self._config, UserRegistry(self._users_path), self._clock, life, life.submit)
 
     def _new_id(self) -> UUID:
         return UUID(int=self.random.getrandbits(128))

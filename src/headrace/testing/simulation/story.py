@@ -7,8 +7,6 @@ come to an end although nothing is broken is a failure too.
 
 from __future__ import annotations
 
-import logging
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -26,13 +24,14 @@ from headrace.testing.simulation.consumers import Consumer, LastReader
 from headrace.testing.simulation.faults import Faults
 from headrace.testing.simulation.groups import Group, Member
 from headrace.testing.simulation.loop import SimulatedLoop
+from headrace.testing.simulation.mistakes import heard_mistakes
 from headrace.testing.simulation.network import Network
 from headrace.testing.simulation.producers import IdempotentProducer, PlainProducer
 from headrace.testing.simulation.transactions import TransactionalProducer
 from headrace.testing.simulation.transforms import Transformer, check_exactly_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.testing.history import Operation
     from headrace.testing.simulation.loop import Task
@@ -88,7 +87,9 @@ class Story:
         self.disk = SimulatedDisk()
         self.history = History()
         self.config = self._config()
-        self.broker = SimulatedBroker(self.config, self.disk, self.clock, self.loop, self.stream("broker"))
+        self.broker = SimulatedBroker(
+            self.config, self.disk, self.clock, self.loop, random=self.stream("broker")
+        )
         self.network = Network(self.loop, self.stream("network"), self.broker)
         self.world = World(
             loop=self.loop,
@@ -120,7 +121,8 @@ class Story:
 
     def tell(self) -> Told:
         """Live through it, and judge."""
-        with self._heard_mistakes():
+        on_line = self.trace if self._write is not None else None
+        with heard_mistakes(self.problems.append, on_line):
             try:
                 self._live()
             except Exception as error:
@@ -312,34 +314,3 @@ class Story:
 
     def _some(self, partitions: list[Partition]) -> list[Partition]:
         return sorted(self.random.sample(partitions, self.random.randint(1, len(partitions))), key=str)
-
-    @contextmanager
-    def _heard_mistakes(self) -> Iterator[None]:
-        """Take note of what the broker's own log calls unexpected."""
-        logger = logging.getLogger("headrace")
-        handler = _MistakeHandler(self)
-        propagates, level = logger.propagate, logger.level
-        logger.addHandler(handler)
-        logger.propagate = False
-        logger.setLevel(logging.WARNING if self._write is not None else logging.ERROR)
-        try:
-            yield
-        finally:
-            logger.removeHandler(handler)
-            logger.propagate = propagates
-            logger.setLevel(level)
-
-
-class _MistakeHandler(logging.Handler):
-    """Makes problems of the story of whatever is logged with a traceback."""
-
-    def __init__(self, story: Story) -> None:
-        super().__init__()
-        self._story = story
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take a line."""
-        self._story.trace(f"the broker says: {record.getMessage()}")
-        if record.exc_info:
-            cause = logging.Formatter().formatException(record.exc_info)
-            self._story.problems.append(f"{record.getMessage()}: {cause}")
