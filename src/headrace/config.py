@@ -157,7 +157,7 @@ class LogConfig:
     """A record whose timestamp is further ahead of the broker's clock is refused."""
     producer_id_expiration_ms: int = 1 * DAY_MS
     """A producer that has written nothing to a partition for so long is forgotten there."""
-    checkpoint_bytes: int = 16 * MIB
+    checkpoint_bytes: int = 32 * MIB
     """After so many bytes appended to a partition, what is needed to open it quickly is written down."""
 
     def __post_init__(self) -> None:

@@ -7,8 +7,11 @@ what was true when it was written stays true: after a crash the file is old, nev
 make a partition shorter, with the store closed; that is why opening writes the file before anything is
 appended. Topics have ids, so one that is made anew under an old name takes nothing over.
 
-The file saves work and no more: a partition that it does not name is written again as a whole where it is
-not sealed (see recovery.py). So a file that can't be read is reported and done without.
+While a store is open, each partition's checkpoints say the same about it, so that not much is unknown after a
+crash (see checkpoint.py); this file is for all those that have none because they are small.
+
+The file saves work and no more: a partition that it does not name is written again where it is not sealed and
+lies beyond the checkpoint (see recovery.py). So a file that can't be read is reported and done without.
 """
 
 from __future__ import annotations

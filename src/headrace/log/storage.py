@@ -28,6 +28,6 @@ class Storage:
     files: OpenFiles
     fail_stop: FailStop
     producer_expiration_ms: int = DAY_MS
-    checkpoint_bytes: int = 16 * MIB
+    checkpoint_bytes: int = 32 * MIB
     on_checkpoint_due: Callable[[PartitionLog], None] = _nobody
     """Called by the thread that appends; has `PartitionLog.checkpoint` called by another."""
