@@ -197,7 +197,7 @@ _ALL: Final = (
     Api(60, 0, 2, DescribeClusterRequest, handle_describe_cluster),
     Api(61, 0, 0, DescribeProducersRequest, handle_describe_producers),
     Api(65, 0, 0, DescribeTransactionsRequest, handle_describe_transactions),
-    Api(66, 0, 1, ListTransactionsRequest, handle_list_transactions),
+    Api(66, 0, 2, ListTransactionsRequest, handle_list_transactions),
     Api(68, 0, 1, ConsumerGroupHeartbeatRequest, handle_consumer_group_heartbeat),
     Api(69, 0, 1, ConsumerGroupDescribeRequest, handle_consumer_group_describe),
     Api(74, 0, 1, ListConfigResourcesRequest, handle_list_config_resources),

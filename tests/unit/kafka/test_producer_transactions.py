@@ -16,7 +16,13 @@ from headrace.kafka.answer import Pending
 from headrace.kafka.api import APIS
 from headrace.kafka.engine import Engine
 from headrace.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from headrace.kafka.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from headrace.kafka.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from headrace.kafka.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from headrace.kafka.messages.describe_transactions import DescribeTransactionsRequest
 from headrace.kafka.messages.end_txn import EndTxnRequest
 from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.kafka.messages.init_producer_id import InitProducerIdRequest
@@ -25,6 +31,7 @@ from headrace.kafka.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from headrace.kafka.messages.list_transactions import ListTransactionsRequest
 from headrace.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from headrace.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.kafka.messages.txn_offset_commit import (
@@ -593,3 +600,82 @@ def test_the_topic_of_transactions_takes_no_markers_from_outside(bench: Bench) -
     )
     answer = bench.tell(27, 1, WriteTxnMarkersRequest(markers=(marker,)))
     assert _marker_errors(answer) == ["invalid_topic_exception"]
+
+
+def test_transactions_are_listed_by_state_producer_duration_and_name(bench: Bench) -> None:
+    producer = bench.init()
+    other = bench.init(transactional_id="other")
+    bench.produce(producer, 0, "value")
+    bench.advance(1_000)
+
+    def listed(**filters: Any) -> list[str]:
+        answer = bench.tell(66, 2, ListTransactionsRequest(**filters))
+        assert answer.error_code is ErrorCode.none
+        return sorted(each.transactional_id for each in answer.transaction_states)
+
+    assert listed() == ["id", "other"]
+    assert listed(state_filters=("Ongoing",)) == ["id"]
+    assert listed(producer_id_filters=(other.producer_id,)) == ["other"]
+    assert listed(state_filters=("Ongoing",), duration_filter=999) == ["id"]
+    assert listed(state_filters=("Ongoing",), duration_filter=1_000) == []
+    assert listed(transactional_id_pattern="o.*") == ["other"]
+    unknown = bench.tell(66, 2, ListTransactionsRequest(state_filters=("Sleeping",)))
+    assert (unknown.unknown_state_filters, unknown.transaction_states) == (("Sleeping",), ())
+    broken = bench.tell(66, 2, ListTransactionsRequest(transactional_id_pattern="("))
+    assert broken.error_code is ErrorCode.invalid_regular_expression
+
+
+def test_a_transaction_is_described_while_it_is_open_and_after(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 1, "value")
+    bench.produce(producer, 0, "value")
+    request = DescribeTransactionsRequest(transactional_ids=("id", "nobody", "", "id"))
+    described, unknown, empty = bench.tell(65, 0, request).transaction_states
+    assert (described.transaction_state, described.producer_id) == ("Ongoing", producer.producer_id)
+    assert [(each.topic, each.partitions) for each in described.topics] == [("t", (0, 1))]
+    assert described.transaction_start_time_ms == bench.clock.now_ms()
+    assert unknown.error_code is ErrorCode.transactional_id_not_found
+    assert empty.error_code is ErrorCode.invalid_request
+    bench.end(producer)
+    (described, *_) = bench.tell(65, 0, request).transaction_states
+    assert (described.transaction_state, described.producer_epoch) == ("CompleteCommit", 1)
+
+
+def test_the_producers_of_a_partition_are_described(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0, 9)),))
+    known, unknown = bench.tell(61, 0, request).topics[0].partitions
+    (described,) = known.active_producers
+    assert (described.producer_id, described.last_sequence) == (producer.producer_id, 0)
+    assert described.current_txn_start_offset == 0
+    assert unknown.error_code is ErrorCode.unknown_topic_or_partition
+    bench.end(producer)
+    (described,) = bench.tell(61, 0, request).topics[0].partitions[0].active_producers
+    assert (described.producer_epoch, described.current_txn_start_offset) == (1, -1)
+
+
+def test_brokers_ask_about_many_transactions_at_once(bench: Bench) -> None:
+    producer = bench.init()
+    bench.add(producer, 0)
+
+    def asked(transactional_id: str, partition: int, *, verify_only: bool) -> AddPartitionsToTxnTransaction:
+        return AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            verify_only=verify_only,
+            topics=(AddPartitionsToTxnTopic(name="t", partitions=(partition,)),),
+        )
+
+    request = AddPartitionsToTxnRequest(
+        transactions=(
+            asked("id", 0, verify_only=True),
+            asked("id", 1, verify_only=True),
+            asked("id", 2, verify_only=False),
+            asked("nobody", 0, verify_only=True),
+        )
+    )
+    results = bench.tell(24, 5, request).results_by_transaction
+    codes = [each.topic_results[0].results_by_partition[0].partition_error_code.name for each in results]
+    assert codes == ["none", "transaction_abortable", "none", "invalid_producer_id_mapping"]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
-from headrace.errors import HeadraceError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.kafka.answer import Pending, when_all
+from headrace.kafka.groups.consumer.pattern import TopicPattern
 from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.messages.describe_producers import (
     DescribeProducersResponse,
@@ -63,6 +64,10 @@ def handle_describe_transactions(
 
 def handle_list_transactions(call: Call, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """List transactional ids."""
+    try:
+        pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except ConfigError:
+        return ListTransactionsResponse(error_code=ErrorCode.invalid_regular_expression)
     names = {state.value for state in TransactionState}
     now_ms = call.services.clock.now_ms()
     return ListTransactionsResponse(
@@ -75,6 +80,7 @@ def handle_list_transactions(call: Call, request: ListTransactionsRequest) -> Li
             )
             for each in call.services.transactions.coordinator.transactions.values()
             if _is_listed(each, request, now_ms)
+            and (pattern is None or pattern.matches(each.transactional_id))
         ),
     )
 
