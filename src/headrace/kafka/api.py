@@ -24,6 +24,7 @@ from headrace.kafka.handlers.consumer_groups import (
     handle_consumer_group_describe,
     handle_consumer_group_heartbeat,
 )
+from headrace.kafka.handlers.delete_records import handle_delete_records
 from headrace.kafka.handlers.fetch import handle_fetch
 from headrace.kafka.handlers.group_admin import (
     handle_delete_groups,
@@ -84,6 +85,7 @@ from headrace.kafka.messages.create_partitions import CreatePartitionsRequest
 from headrace.kafka.messages.create_topics import CreateTopicsRequest
 from headrace.kafka.messages.delete_acls import DeleteAclsRequest
 from headrace.kafka.messages.delete_groups import DeleteGroupsRequest
+from headrace.kafka.messages.delete_records import DeleteRecordsRequest
 from headrace.kafka.messages.delete_topics import DeleteTopicsRequest
 from headrace.kafka.messages.describe_acls import DescribeAclsRequest
 from headrace.kafka.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -169,6 +171,7 @@ _ALL: Final = (
     Api(API_VERSIONS_KEY, 0, 4, ApiVersionsRequest, handle_api_versions),
     Api(19, 2, 7, CreateTopicsRequest, handle_create_topics),
     Api(20, 1, 6, DeleteTopicsRequest, handle_delete_topics),
+    Api(21, 0, 2, DeleteRecordsRequest, handle_delete_records),
     Api(22, 0, 5, InitProducerIdRequest, handle_init_producer_id),
     Api(23, 2, 4, OffsetForLeaderEpochRequest, handle_offset_for_leader_epoch),
     Api(24, 0, 5, AddPartitionsToTxnRequest, handle_add_partitions_to_txn),
