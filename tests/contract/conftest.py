@@ -22,7 +22,7 @@ from headrace.errors import SetupError
 from headrace.streams.jars import resolve_jars
 from kafka_clients.asyncio_kafka import AiokafkaClient
 from kafka_clients.confluent import ConfluentAdmin, ConfluentClient
-from kafka_clients.interface import Client, eventually
+from kafka_clients.interface import Client, ClientError, eventually
 from kafka_clients.java import JavaClient, JavaShell
 from kafka_clients.kafka_python import KafkaPythonClient
 
@@ -109,7 +109,16 @@ def _create_internal_topics(bootstrap: str) -> None:
     """Use a transaction and a group once: until then the broker has no coordinator and asks for patience."""
     client = ConfluentClient(bootstrap)
     client.producer(transactional_id="first").init_transactions()
-    client.consumer(group_id="first").committed(("none", 0))
+    consumer = client.consumer(group_id="first")
+
+    def has_coordinator() -> bool:
+        try:
+            return consumer.committed(("none", 0)) is None
+        except ClientError as error:
+            assert "COORDINATOR" in error.code, error
+            return False
+
+    eventually(has_coordinator)
     client.close()
 
 

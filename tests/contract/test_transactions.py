@@ -8,8 +8,6 @@ import pytest
 
 from kafka_clients.interface import Client, ClientError, NewRecord, Producer, eventually
 
-pytestmark = pytest.mark.pending("transactions")
-
 FENCED = r"FENCED|INVALID_PRODUCER_EPOCH|ProducerFenced|_STATE|_FATAL"
 """How clients call it that another writer of the same transactional id has come."""
 
@@ -149,8 +147,28 @@ def test_a_new_writer_of_the_same_name_fences_the_old_one_and_ends_its_transacti
     successor.begin_transaction()
     write(successor, topic, b"of the successor")
     with pytest.raises(ClientError, match=FENCED):
+        writer.commit_transaction()
+    successor.commit_transaction()
+    assert client.reader((topic, 0), isolation_level="read_committed").values(1) == [b"of the successor"]
+
+
+@pytest.mark.clients("confluent", "aiokafka", "java-4.3", "java-3.9")
+def test_what_a_fenced_writer_still_sends_is_refused(
+    client: Client, writer: Producer, transactional_id: str, new_topic: Callable[..., str]
+) -> None:
+    """kafka-python's asks for a new epoch instead, and so fences its own successor, whatever the broker."""
+    topic = new_topic()
+    writer.begin_transaction()
+    write(writer, topic, b"of the zombie")
+    successor = client.producer(transactional_id=transactional_id)
+    successor.init_transactions()
+    successor.begin_transaction()
+    write(successor, topic, b"of the successor")
+    with pytest.raises(ClientError, match=FENCED):
         write_and_commit(writer, topic, b"too late")
     successor.commit_transaction()
+    found = {record.value for record in client.reader((topic, 0)).read(2)}
+    assert found == {b"of the zombie", b"of the successor"}
     assert client.reader((topic, 0), isolation_level="read_committed").values(1) == [b"of the successor"]
 
 
