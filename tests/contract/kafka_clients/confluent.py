@@ -302,7 +302,9 @@ class ConfluentClient(Client):
 
     def _settings(self, settings: Settings) -> dict[str, Any]:
         renamed = {NAMES.get(name, name): value for name, value in settings.items()}
-        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **renamed}
+        # Errors come by each operation; without a callback, one may come in the middle of another's callback.
+        quiet = {"log_level": 0, "error_cb": lambda _error: None}
+        return {"bootstrap.servers": self.bootstrap, **quiet, **renamed}
 
 
 @contextmanager
