@@ -86,7 +86,10 @@ def _param(name: str, *, is_java: bool) -> Any:
 
 @pytest.fixture(scope="session")
 def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    config = BrokerConfig(listen=Address("127.0.0.1", 0))
+    # As impatient as `APACHE_SETTINGS`.
+    config = BrokerConfig(
+        listen=Address("127.0.0.1", 0), consumer_session_timeout_ms=3_000, consumer_heartbeat_interval_ms=200
+    )
     with Broker(tmp_path_factory.mktemp("embedded"), config=config) as broker:
         yield Server(kind="embedded", bootstrap=broker.bootstrap, data_dir=broker.data_dir)
 

@@ -261,7 +261,6 @@ def test_a_group_that_is_not_there_can_not_be_deleted(client: Client, group: str
         client.admin.delete_group(group)
 
 
-@pytest.mark.pending("OffsetDelete")
 @pytest.mark.clients(*WITH_DETAILS)
 def test_offsets_of_a_topic_that_nobody_reads_can_be_deleted(
     client: Client, new_topic: Callable[..., str], group: str

@@ -226,7 +226,6 @@ def test_a_member_that_was_thrown_out_can_not_commit(
     assert other.committed((topic, 0)) is None
 
 
-@pytest.mark.pending("KIP-848")
 @pytest.mark.clients("confluent", "java-4.3", "java-3.9")
 def test_the_new_protocol_shares_partitions_as_members_join_and_leave(
     client: Client, new_topic: Callable[..., str], group: str
@@ -243,7 +242,6 @@ def test_the_new_protocol_shares_partitions_as_members_join_and_leave(
     settle([second], are_even(4))
 
 
-@pytest.mark.pending("KIP-848")
 @pytest.mark.clients("confluent", "java-4.3")
 def test_a_member_of_the_new_protocol_that_is_killed_loses_its_share(
     client: Client,
@@ -260,7 +258,6 @@ def test_a_member_of_the_new_protocol_that_is_killed_loses_its_share(
     settle([survivor], are_even(2))
 
 
-@pytest.mark.pending("KIP-848")
 @pytest.mark.clients("confluent", "java-4.3")
 def test_a_group_may_move_to_the_new_protocol_and_keep_its_offsets(
     client: Client, new_topic: Callable[..., str], group: str
