@@ -10,14 +10,15 @@ How much is looked at does not grow with the log:
 All that comes after is checked batch by batch. A crash may have left the newest segment with a torn end,
 since nothing that was not synced is promised. The rules:
 
-1. A batch that is cut short or does not match its checksum, with no valid batch after it in its segment, is a
-   torn end. It is cut off and reported. Later segments go with it: a segment's successor is acknowledged only
-   after the segment has been sealed, so nothing in them ever was.
-2. A damaged batch with a valid batch after it is not the mark of a torn write. Cutting there would lose what
-   may have been acknowledged, so opening fails with CorruptBatch, which names file, byte and offset, and the
-   one command that accepts the loss. This is a decided limitation: some file systems write pages back out of
-   order, so a loss of power may leave such a hole among batches of which none was ever acknowledged. Nothing
-   on disk tells that hole from damage to acknowledged data, so a person decides, never the program.
+1. A batch that is cut short or does not match its checksum, beyond the recovery point and with no valid batch
+   after it in its segment, is a torn end. It is cut off and reported. Later segments go with it: a segment's
+   successor is acknowledged only after the segment has been sealed, so nothing in them ever was.
+2. A damaged batch below the recovery point, or with a valid batch after it, is not the mark of a torn write.
+   Cutting there would lose what may have been acknowledged, so opening fails with CorruptBatch, which names
+   file, byte and offset, and the one command that accepts the loss. This is a decided limitation: some file
+   systems write pages back out of order, so a loss of power may leave such a hole among batches of which none
+   was ever acknowledged. Nothing on disk tells that hole from damage to acknowledged data, so a person
+   decides, never the program.
 3. An unsealed segment before a sealed one has lost its index files to somebody's hand. They are made again;
    any damage in it is rule 2.
 
@@ -49,12 +50,11 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CorruptBatch
-from headrace.log.batch import HEADER_BYTES
 from headrace.log.checkpoint import CHECKPOINT_NAME, decode_checkpoint
+from headrace.log.damage import Damage, beyond_repair, has_batch_after
 from headrace.log.durable_file import TEMPORARY_NAME, read_whole
 from headrace.log.index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX
 from headrace.log.replay import DamagedBatch, Replay, read_snapshot
@@ -63,7 +63,6 @@ from headrace.log.segment import Segment, segment_path
 from headrace.log.snapshot import SNAPSHOT_NAME, snapshot_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from headrace.log.checkpoint import Checkpoint
@@ -74,8 +73,6 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 _LOG_NAME: Final = re.compile(r"(\d{20})\.log")
-_EPOCH_AND_MAGIC: Final = b"\x00\x00\x00\x00\x02"
-_EPOCH_AT: Final = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +108,6 @@ class Recovered:
     """By base offset, the producers for the segments that have no snapshot."""
     is_complete: bool
     """Whether nothing had to be learnt from batches before the checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Damage:
-    position: int
-    next_offset: int
-    reason: str
 
 
 class Recovery:
@@ -283,8 +273,8 @@ class Recovery:
         try:
             self._replay.walk(segment, 0, end)
         except DamagedBatch as error:
-            damage = _Damage(error.position, error.next_offset, error.reason)
-            raise _beyond_repair(segment, damage, later) from error
+            damage = Damage(error.position, error.next_offset, error.reason)
+            raise beyond_repair(segment.path, damage, later) from error
 
     def _end_of(self, segment: Segment) -> int:
         """Where a sealed segment ends, by the last entry of its index and what comes after that.
@@ -309,7 +299,7 @@ class Recovery:
             return segment.base_offset
         return next_offset
 
-    def _verify(self, segment: Segment, later: list[int], *, gaps: bool) -> _Damage | None:
+    def _verify(self, segment: Segment, later: list[int], *, gaps: bool) -> Damage | None:
         """Check an unsealed segment up to the first damage; learn its indexes and producers on the way."""
         size_bytes = self._disk.size_bytes(segment.open())
         checkpoint = self._checkpoint
@@ -334,7 +324,7 @@ class Recovery:
                 check_place(header, next_offset, gaps=has_gaps, below_offset=below_offset)
                 self._replay.learn(header, scanner, position, transactions)
             except CorruptBatch as error:
-                damage = _Damage(position, next_offset, str(error))
+                damage = Damage(position, next_offset, str(error))
                 break
             index.add(header, position)
             next_offset = header.last_offset + 1
@@ -349,8 +339,8 @@ class Recovery:
         """Compare where a segment ends with where the next begins."""
         if segment.next_offset > later[0]:
             reason = f"it ends before offset {segment.next_offset}, but the next segment begins at {later[0]}"
-            damage = _Damage(segment.size_bytes, segment.next_offset, reason)
-            raise _beyond_repair(segment, damage, later)
+            damage = Damage(segment.size_bytes, segment.next_offset, reason)
+            raise beyond_repair(segment.path, damage, later)
         if segment.next_offset == later[0] or segment.is_sealed or segment.base_offset < last_sealed:
             return None
         return CutTail(
@@ -361,11 +351,12 @@ class Recovery:
             reason=f"the next segment begins with offset {later[0]}, so batches between are missing",
         )
 
-    def _cut(self, segment: Segment, damage: _Damage, later: list[int], last_sealed: int) -> CutTail:
+    def _cut(self, segment: Segment, damage: Damage, later: list[int], last_sealed: int) -> CutTail:
         """Cut off a torn end, after making sure that it is one."""
         size_bytes = self._disk.size_bytes(segment.open())
-        if segment.base_offset < last_sealed or self._has_batch_after(segment, damage, size_bytes):
-            raise _beyond_repair(segment, damage, later)
+        was_durable = segment.base_offset < last_sealed or damage.next_offset < self._recovery_point
+        if was_durable or has_batch_after(self._disk, segment.open(), size_bytes, damage):
+            raise beyond_repair(segment.path, damage, later)
         self._disk.truncate(segment.open(), damage.position)
         # What is left may all be durable, so that the next sync would find nothing to do.
         self._disk.sync_file(segment.open())
@@ -376,19 +367,6 @@ class Recovery:
             next_offset=damage.next_offset,
             reason=damage.reason,
         )
-
-    def _has_batch_after(self, segment: Segment, damage: _Damage, size_bytes: int) -> bool:
-        """Whether a valid batch of a higher offset begins at any byte after the damage."""
-        scanner = FileScanner(self._disk, segment.open(), size_bytes, HEADER_WINDOW_BYTES)
-        position = damage.position + 1
-        while position + HEADER_BYTES <= size_bytes:
-            window = self._disk.read(segment.open(), position + _EPOCH_AT, DATA_WINDOW_BYTES)
-            for found in _occurrences(window, _EPOCH_AND_MAGIC):
-                if _is_batch(scanner, position + found, damage.next_offset):
-                    return True
-            # Windows overlap, so that the pattern is found where it lies across two of them.
-            position += max(len(window) - len(_EPOCH_AND_MAGIC) + 1, 1)
-        return False
 
     def _drop(self, bases: list[int]) -> int:
         """Remove segments that were never acknowledged; return how many bytes they had."""
@@ -426,39 +404,9 @@ class Recovery:
             self._names -= present
 
 
-def _occurrences(data: bytes, pattern: bytes) -> Iterator[int]:
-    found = data.find(pattern)
-    while found >= 0:
-        yield found
-        found = data.find(pattern, found + 1)
-
-
-def _is_batch(scanner: FileScanner, position: int, above_offset: int) -> bool:
-    try:
-        return scanner.checked_header_at(position).base_offset > above_offset
-    except CorruptBatch:
-        return False
-
-
 def _index_names(base_offset: int) -> tuple[str, ...]:
     return tuple(f"{base_offset:020d}.{suffix}" for suffix in ("index", "timeindex", "txnindex"))
 
 
 def _companion_names(base_offset: int) -> tuple[str, ...]:
     return *_index_names(base_offset), snapshot_name(base_offset)
-
-
-def _beyond_repair(segment: Segment, damage: _Damage, later: list[int]) -> CorruptBatch:
-    return CorruptBatch(
-        f"{segment.path}, byte {damage.position}, offset {damage.next_offset}: {damage.reason}. Batches come "
-        "after it, so this is not the torn end of a crash. Restore the file from a copy; or, to give up "
-        f"everything from offset {damage.next_offset} on, run: {_giving_up(segment.path, damage, later)}"
-    )
-
-
-def _giving_up(path: Path, damage: _Damage, later: list[int]) -> str:
-    """The command that cuts a partition off at the damage."""
-    commands = [f"cd {quote(str(path.parent))}", f"truncate -s {damage.position} {path.name}"]
-    if later:
-        commands.append("rm -f " + " ".join(f"{base:020d}.*" for base in later))
-    return " && ".join(commands)

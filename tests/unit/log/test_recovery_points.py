@@ -10,7 +10,7 @@ import pytest
 
 from headrace.clock import Clock
 from headrace.config import LogConfig
-from headrace.errors import StorageError
+from headrace.errors import CorruptBatch, StorageError
 from headrace.log.batch import HEADER_BYTES
 from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore
@@ -175,3 +175,21 @@ def test_a_store_whose_disk_has_failed_leaves_the_recovery_points_as_they_are(
         _append(log, make_batch())
     store.close()
     assert (disk.content(POINTS) if POINTS.name in disk.names(DATA_DIR) else b"") == before
+
+
+def test_what_is_known_to_have_been_durable_is_never_cut_off(
+    open_store: OpenStore, make_batch: MakeBatch, disk: WatchedDisk
+) -> None:
+    batch = make_batch()
+    store = open_store()
+    _append(store.create_topic("orders", 1).partitions[0], batch, batch)
+    store.close()
+    path = DATA_DIR / "log" / "orders-0" / SEGMENT
+    content = disk.content(path)
+    for damaged in (content[:-1], content[:-5] + b"\0" + content[-4:]):
+        disk.overwrite(path, damaged)
+        with pytest.raises(CorruptBatch, match=r"offset 1: .* had been on the disk, .*truncate -s"):
+            open_store()
+        assert disk.content(path) == damaged
+    disk.overwrite(path, content + content[:-1])
+    assert _partition(open_store()).end_offset == 2, "what comes after it may be torn"

@@ -325,7 +325,7 @@ def test_what_opening_had_to_cut_is_listed(
 ) -> None:
     store = open_store()
     store.create_topic("orders", 2).partitions[1].append(make_batch(), size_bytes_max=SIZE_MAX)
-    store.close()
+    disk.kill()
     path = DATA_DIR / "log" / "orders-1" / "00000000000000000000.log"
     disk.overwrite(path, disk.content(path)[:-1])
     (cut,) = open_store().cuts
