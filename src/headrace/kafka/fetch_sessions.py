@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
@@ -72,10 +72,17 @@ class Told(NamedTuple):
 
 @dataclass(slots=True)
 class CachedPartition:
-    """A partition of a session; nothing was told yet, or an error."""
+    """A partition that is fetched, and what the client was told about it: None before that, or an error."""
 
     wanted: Wanted
     told: Told | None = None
+    idle_mark: Any = None
+    """For whoever reads: how it finds again, without another look, that there was nothing to read."""
+
+    def want(self, wanted: Wanted) -> None:
+        """Read it in another way from now on."""
+        self.wanted = wanted
+        self.idle_mark = None
 
     def tells(self, data: PartitionData) -> bool:
         """Whether an answer is news to the client, which takes it to be told."""
@@ -107,7 +114,7 @@ class FetchSession:
             if cached is None:
                 self.partitions[wanted.key] = CachedPartition(wanted)
             else:
-                cached.wanted = wanted
+                cached.want(wanted)
         for topic in request.forgotten_topics_data:
             for number in topic.partitions:
                 self.partitions.pop((topic.topic_id or topic.topic, number), None)
@@ -121,58 +128,73 @@ class FetchContext:
 
     session_id = NO_SESSION
 
-    def __init__(self, wanted: Sequence[Wanted]) -> None:
-        self.wanted = wanted
+    def __init__(self, partitions: Sequence[CachedPartition]) -> None:
+        self.partitions = partitions
 
-    def answer(self, data: Sequence[PartitionData]) -> Results | ErrorCode:
-        """Given what was read of each partition, in the order of `wanted`: what the client is to be told."""
-        return list(zip(self.wanted, data, strict=True))
+    def answer(self, data: Sequence[PartitionData | None]) -> Results | ErrorCode:
+        """Given what was read of each of the partitions, what the client is to be told.
+
+        None stands for nothing new: no records, no error, and all as it was told.
+        """
+        return [
+            (cached.wanted, each)
+            for cached, each in zip(self.partitions, data, strict=True)
+            if each is not None
+        ]
 
 
 class NewSession(FetchContext):
     """A full fetch that makes a session if there is room for one."""
 
     def __init__(
-        self, sessions: FetchSessions, wanted: Sequence[Wanted], *, uses_topic_ids: bool, now_ms: int
+        self,
+        sessions: FetchSessions,
+        partitions: Sequence[CachedPartition],
+        *,
+        uses_topic_ids: bool,
+        now_ms: int,
     ) -> None:
-        super().__init__(wanted)
+        super().__init__(partitions)
         self._sessions = sessions
         self._uses_topic_ids = uses_topic_ids
         self._now_ms = now_ms
 
-    def answer(self, data: Sequence[PartitionData]) -> Results | ErrorCode:
+    def answer(self, data: Sequence[PartitionData | None]) -> Results | ErrorCode:
         """Everything, and the session's id."""
-        partitions = {wanted.key: CachedPartition(wanted) for wanted in self.wanted}
-        for wanted, each in zip(self.wanted, data, strict=True):
-            partitions[wanted.key].tells(each)
+        answer = super().answer(data)
+        for cached, each in zip(self.partitions, data, strict=True):
+            if each is not None:
+                cached.tells(each)
         self.session_id = self._sessions.create(
-            partitions, uses_topic_ids=self._uses_topic_ids, now_ms=self._now_ms
+            {cached.wanted.key: cached for cached in self.partitions},
+            uses_topic_ids=self._uses_topic_ids,
+            now_ms=self._now_ms,
         )
-        return super().answer(data)
+        return answer
 
 
 class IncrementalFetch(FetchContext):
     """A fetch in a session."""
 
     def __init__(self, session: FetchSession) -> None:
+        super().__init__(tuple(session.partitions.values()))
         self._session = session
         self._epoch = session.epoch
-        self._cached = tuple(session.partitions.values())
-        super().__init__([cached.wanted for cached in self._cached])
         self.session_id = session.session_id
 
-    def answer(self, data: Sequence[PartitionData]) -> Results | ErrorCode:
+    def answer(self, data: Sequence[PartitionData | None]) -> Results | ErrorCode:
         """Only what is new. An error, if another fetch of the session came in between."""
         partitions = self._session.partitions
         if self._session.epoch != self._epoch:
             self.session_id = NO_SESSION
             return ErrorCode.invalid_fetch_session_epoch
         news: Results = []
-        for cached, wanted, each in zip(self._cached, self.wanted, data, strict=True):
-            if cached.tells(each):
-                news.append((wanted, each))
+        for cached, each in zip(self.partitions, data, strict=True):
+            if each is not None and cached.tells(each):
+                news.append((cached.wanted, each))
                 if each.records:
-                    partitions[wanted.key] = partitions.pop(wanted.key)
+                    key = cached.wanted.key
+                    partitions[key] = partitions.pop(key)
         return news
 
 
@@ -205,10 +227,10 @@ class FetchSessions:
         """Begin a fetch, in its session if it has one."""
         if request.session_epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self._forget(request.session_id)
-            wanted = wanted_by(request)
+            partitions = [CachedPartition(wanted) for wanted in wanted_by(request)]
             if request.session_epoch == FINAL_EPOCH:
-                return FetchContext(wanted)
-            return NewSession(self, wanted, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+                return FetchContext(partitions)
+            return NewSession(self, partitions, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.fetch_session_id_not_found
@@ -238,7 +260,7 @@ class FetchSessions:
         if not session.partitions or self._partition_count > self._partition_count_max:
             # The client forgets the session when it is answered without one.
             self._forget(session.session_id)
-            return FetchContext([cached.wanted for cached in session.partitions.values()])
+            return FetchContext([CachedPartition(cached.wanted) for cached in session.partitions.values()])
         session.epoch = next_epoch(session.epoch)
         session.used_ms = now_ms
         self._sessions.move_to_end(session.session_id)

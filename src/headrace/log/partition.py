@@ -207,6 +207,11 @@ class PartitionLog:
         return self._durable_offset
 
     @property
+    def extent(self) -> tuple[int, int, int, bool]:
+        """What whoever has read to the end can look at: while this stays, there is nothing new for it."""
+        return self._end_offset, self._durable_offset, self.start_offset, self._is_closed
+
+    @property
     def size_bytes(self) -> int:
         """The bytes of all batches."""
         return sum(segment.size_bytes for segment in self._segments)

@@ -68,6 +68,8 @@ class UnsettledTransactions:
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """The offset below which every transaction is settled. High watermarks never go back."""
+        if not self._ended and not self._open:
+            return high_watermark
         while self._ended and self._ended[0][1] < high_watermark:
             self._ended.popleft()
         stable = min((first for first, _ in self._ended), default=high_watermark)

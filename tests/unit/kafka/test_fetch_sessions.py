@@ -17,8 +17,10 @@ from headrace.kafka.fetch_sessions import (
     INITIAL_EPOCH,
     INT_MAX,
     NO_SESSION,
+    CachedPartition,
     FetchContext,
     FetchSessions,
+    Told,
     Wanted,
     next_epoch,
 )
@@ -94,7 +96,7 @@ def created(sessions: FetchSessions, partition_count: int = 1, now_ms: int = 0) 
     context = opened(
         sessions, a_request(offsets={("t", number): 0 for number in range(partition_count)}), now_ms
     )
-    context.answer([nothing(wanted) for wanted in context.wanted])
+    context.answer([nothing(cached.wanted) for cached in context.partitions])
     return context.session_id
 
 
@@ -179,11 +181,12 @@ class Client:
             assert context is ErrorCode.fetch_session_id_not_found
             self.begin_anew()
             return
-        keys = [self.key_of(wanted) for wanted in context.wanted]
-        asked = {key: wanted.partition.fetch_offset for key, wanted in zip(keys, context.wanted, strict=True)}
+        wanted = [cached.wanted for cached in context.partitions]
+        keys = [self.key_of(each) for each in wanted]
+        asked = {key: each.partition.fetch_offset for key, each in zip(keys, wanted, strict=True)}
         assert asked == self.offsets, "what is read is what the client wants"
         room = self.world.random.randint(0, 3)
-        answer = context.answer([self.world.read(key, self.offsets[key], room) for key in keys])
+        answer = context.answer([self.read(cached, room) for cached in context.partitions])
         assert not isinstance(answer, ErrorCode)
         self.learn({self.key_of(wanted): data for wanted, data in answer}, is_full=is_full)
         expected = {key: self.world.read(key, offset, room) for key, offset in self.offsets.items()}
@@ -192,6 +195,13 @@ class Client:
         self.in_session = dict(self.offsets)
         self.epoch = INITIAL_EPOCH if self.session_id == NO_SESSION else next_epoch(self.epoch)
         self.consume()
+
+    def read(self, cached: CachedPartition, room: int) -> PartitionData | None:
+        """What a broker reads; mostly nothing of a partition of which it finds nothing new."""
+        data = self.world.read(self.key_of(cached.wanted), cached.wanted.partition.fetch_offset, room)
+        told = Told(data.high_watermark, data.last_stable_offset, data.log_start_offset)
+        is_new = data.records or data.error_code is not ErrorCode.none or told != cached.told
+        return data if is_new or self.world.random.random() < 0.2 else None
 
     def learn(self, told: dict[Key, PartitionData], *, is_full: bool) -> None:
         if is_full:
@@ -235,7 +245,7 @@ def test_a_client_in_a_session_knows_what_it_would_know_without_one(seed: int) -
 
 def told(context: FetchContext, **fields: Any) -> list[int]:
     """Of which partitions the client is told, when all have the same to tell."""
-    answer = context.answer([replace(nothing(wanted), **fields) for wanted in context.wanted])
+    answer = context.answer([replace(nothing(cached.wanted), **fields) for cached in context.partitions])
     assert not isinstance(answer, ErrorCode)
     return [wanted.partition.partition for wanted, _ in answer]
 
@@ -253,10 +263,10 @@ def test_a_partition_that_gave_records_is_read_last_the_next_time() -> None:
     shared = sessions()
     session_id = created(shared, 3)
     context = opened(shared, a_request(session_id, 1))
-    data = [nothing(wanted) for wanted in context.wanted]
+    data = [nothing(cached.wanted) for cached in context.partitions]
     context.answer([replace(data[0], records=b"x"), *data[1:]])
     again = opened(shared, a_request(session_id, 2))
-    assert [wanted.partition.partition for wanted in again.wanted] == [1, 2, 0]
+    assert [cached.wanted.partition.partition for cached in again.partitions] == [1, 2, 0]
 
 
 def test_an_error_is_told_each_time_and_everything_is_told_after_it() -> None:
@@ -314,7 +324,7 @@ def test_an_answer_that_another_fetch_has_overtaken_is_refused() -> None:
     session_id = created(shared)
     late = opened(shared, a_request(session_id, 1))
     opened(shared, a_request(session_id, 2))
-    assert late.answer([nothing(late.wanted[0])]) is ErrorCode.invalid_fetch_session_epoch
+    assert late.answer([nothing(late.partitions[0].wanted)]) is ErrorCode.invalid_fetch_session_epoch
     assert late.session_id == NO_SESSION
 
 
