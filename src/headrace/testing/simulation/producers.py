@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -128,9 +129,12 @@ class WindowedProducer(Producer):
         self.window.append(Batch(partition, values, records, self.history.tick()))
 
     async def send_window(self) -> bool:
-        """Send what is not in flight, and wait for the oldest batch; False if it has to be sent again."""
+        """Send what is not in flight, and wait for the oldest batch; False if it has to be sent again.
+
+        No more are in flight than the broker remembers, or it could not tell a retry.
+        """
         channel = await self.connected()
-        for batch in self.window:
+        for batch in self._in_flight():
             if batch.channel is not channel:
                 batch.channel = channel
                 request = self.produce_request(batch, self.transactional_id)
@@ -151,7 +155,7 @@ class WindowedProducer(Producer):
             if await self._is_acknowledged(channel, self.window[0]):
                 self.window.popleft()
                 return True
-            for batch in tuple(self.window):
+            for batch in self._in_flight():
                 if await self._is_acknowledged(channel, batch):
                     self.window.remove(batch)
                 else:
@@ -160,8 +164,11 @@ class WindowedProducer(Producer):
             pass
         return False
 
+    def _in_flight(self) -> tuple[Batch, ...]:
+        return tuple(islice(self.window, IN_FLIGHT_MAX))
+
     async def _is_acknowledged(self, channel: Channel, batch: Batch) -> bool:
-        assert batch.answer is not None  # every batch of the window has been sent
+        assert batch.answer is not None  # every batch in flight has been sent
         response = await self.answer(channel, batch.answer)
         answer = response.responses[0].partition_responses[0]
         if error_of(answer) is ErrorCode.none:

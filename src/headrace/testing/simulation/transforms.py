@@ -7,10 +7,11 @@ Whatever happens, each record that was read has in the end one that was made of 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.testing.history import Poll
 from headrace.testing.simulation.groups import Group, Member, MustRejoin
 from headrace.testing.simulation.transactions import Fenced, MustAbort, Transactional
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from headrace.testing.simulation.client import World
     from headrace.testing.simulation.topics import Partition
 
+FIRST_OFFSET_FETCH_VERSION_THAT_WAITS: Final = 7
+"""Before that, a member is told what was committed last, though a transaction is about to change it."""
+
 
 class Transformer(Member):
     """A member that makes a record of each that it reads, in one transaction with its offsets."""
@@ -31,6 +35,7 @@ class Transformer(Member):
         self, world: World, name: str, random: Random, group: Group, outputs: list[Partition]
     ) -> None:
         super().__init__(world, name, random, group, is_read_committed=True)
+        self.speak(OffsetFetchRequest, first=FIRST_OFFSET_FETCH_VERSION_THAT_WAITS)
         self._producer = Transactional(world, name, random, outputs, transactional_id=f"id of {name}")
         self._is_known = False
 
