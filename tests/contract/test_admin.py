@@ -149,7 +149,6 @@ def test_the_broker_tells_its_settings(client: Client, broker_id: int) -> None:
         assert name in settings
 
 
-@pytest.mark.pending("DeleteRecords")
 def test_deleted_records_are_gone_and_offsets_stay(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
     client.produce(topic, *(str(number).encode() for number in range(10)))
@@ -159,7 +158,6 @@ def test_deleted_records_are_gone_and_offsets_stay(client: Client, new_topic: Ca
     assert (reader.beginning((topic, 0)), reader.end((topic, 0))) == (6, 10)
 
 
-@pytest.mark.pending("DeleteRecords")
 @pytest.mark.clients(*COMPLETE)
 def test_records_beyond_the_end_can_not_be_deleted(client: Client, new_topic: Callable[..., str]) -> None:
     topic = new_topic()
