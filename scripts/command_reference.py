@@ -8,12 +8,12 @@ from pathlib import Path
 import typer
 from typer.main import get_command
 
-from headrace.cli.main import app
+from headrace.cli.main import new_app
 
 
 def main(target: Path) -> None:
     """Write the page."""
-    context = typer.Context(get_command(app), info_name="headrace")
+    context = typer.Context(get_command(new_app()), info_name="headrace")
     lines = ["# Commands", "", "Made by `make docs` from the code.", "", *_sections(context)]
     target.write_text("\n".join(lines).rstrip() + "\n")
 

@@ -17,11 +17,9 @@ import atexit
 import resource
 import signal
 import sys
-import tempfile
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
@@ -94,6 +92,8 @@ class Broker:
         if self._thread is not None:
             raise UsageError(f"the broker at {self.bootstrap} is running already: stop it first")
         if self._data_dir is None:
+            import tempfile  # noqa: PLC0415  # a broker in the foreground starts without it
+
             self._temporary_dir = Path(tempfile.mkdtemp(prefix="headrace-"))
         config = replace(self._config, data_dir=self.data_dir)
         if self._users:
@@ -171,6 +171,8 @@ class Broker:
 
     def _remove_temporary_dir(self) -> None:
         if self._temporary_dir is not None:
+            from shutil import rmtree  # noqa: PLC0415  # see above
+
             rmtree(self._temporary_dir)
             self._temporary_dir = None
 

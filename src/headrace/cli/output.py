@@ -8,12 +8,28 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+    out: Console
+    err: Console
+
+
+def __getattr__(name: str) -> Console:
+    """Make the consoles when they are first asked for: a server that prints one line starts without them."""
+    if name not in {"out", "err"}:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from rich.console import Console  # noqa: PLC0415  # see above
+
+    console = globals()[name] = Console(stderr=name == "err", highlight=False)
+    return console
+
+
+def _console(name: str) -> Console:
+    console: Console = getattr(sys.modules[__name__], name)
+    return console
 
 
 def print_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str], as_json: bool) -> None:
@@ -21,13 +37,15 @@ def print_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[str], 
     if as_json:
         print_json(list(rows))
         return
+    from rich.table import Table  # noqa: PLC0415  # see above
+
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         is_number = bool(rows) and all(isinstance(row[column], int | None) for row in rows)
         table.add_column(column.replace("_", " "), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*("-" if row[column] is None else str(row[column]) for column in columns))
-    out.print(table)
+    _console("out").print(table)
 
 
 def print_json(value: object) -> None:
@@ -44,7 +62,7 @@ def announce(line: str) -> None:
 
 def say(line: str) -> None:
     """Tell a person what is going on, without getting into the results."""
-    err.print(line, soft_wrap=True)
+    _console("err").print(line, soft_wrap=True)
 
 
 def report(line: str, result: Mapping[str, object], *, as_json: bool) -> None:

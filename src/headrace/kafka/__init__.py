@@ -10,3 +10,5 @@
 | `services` | what handlers work with: the log, the clock, who waits for what |
 | `server` | the only module that opens sockets |
 """
+
+import headrace.kafka.codec.kio_alone  # noqa: F401  # before anything else can load kio

@@ -7,7 +7,6 @@ import random
 import socket
 import ssl
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import kio.schema.fetch.v12.request
@@ -126,7 +125,7 @@ def test_a_mistake_of_the_broker_in_one_request_ends_only_its_connection(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setitem(APIS, METADATA, replace(APIS[METADATA], handler=fail))
+        patch.setitem(APIS, METADATA, APIS[METADATA].handled_by(fail))
         raw.send(raw.request_frame(METADATA, 1, topics=None))
         assert raw.is_closed_by_the_broker()
     assert "in an unexpected way" in caplog.text

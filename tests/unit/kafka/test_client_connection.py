@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,7 +71,7 @@ class Bench:
             config=BrokerConfig(), store=SimpleNamespace(failed=None), logins=None, counters=Counters()
         )
         for key in (PRODUCE, METADATA):
-            monkeypatch.setitem(APIS, key, replace(APIS[key], handler=self._handler(key)))
+            monkeypatch.setitem(APIS, key, APIS[key].handled_by(self._handler(key)))
 
     def _handler(self, key: int) -> Any:
         def handle(*_arguments: object) -> Pending[Any]:

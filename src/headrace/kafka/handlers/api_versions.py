@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from headrace.kafka.api import OFFERED
 from headrace.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
@@ -35,15 +36,13 @@ FEATURES_EPOCH: Final = 0
 """Counts the changes of the features: there are none."""
 
 
-def answer_api_versions(
-    call: Call, request: ApiVersionsRequest, offered: Iterable[tuple[int, int, int]]
-) -> ApiVersionsResponse:
-    """Say what is offered, as (key, first version, last version)."""
+def handle_api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Say what is offered."""
     names = (request.client_software_name, request.client_software_version)
     if call.api_version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(SOFTWARE_NAME.fullmatch, names)):
         return ApiVersionsResponse(error_code=ErrorCode.invalid_request, api_keys=())
     return ApiVersionsResponse(
-        api_keys=_api_keys(offered),
+        api_keys=_api_keys(OFFERED),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=0, max_version=level)
             for name, level in FEATURES.items()

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     Value = TypeVar("Value")
     Sample = tuple[tuple[str, ...], float]
 
-API_NAMES: Final = {key: api.request.__name__.removesuffix("Request") for key, api in APIS.items()}
 PARTITION: Final = ("topic", "partition")
 
 
@@ -84,7 +83,7 @@ class BrokerCollector:
 
     def _requests(self) -> Iterator[Metric]:
         counters = self._services.counters
-        requests = [(API_NAMES[key], each) for key, each in _copied(counters.requests)]
+        requests = [(APIS[key].name, each) for key, each in _copied(counters.requests)]
         yield _histogram(
             "request_duration_seconds",
             "How long requests take until they are answered, by API; waiting for data included.",
