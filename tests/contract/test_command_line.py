@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
-from headrace.cli.main import app
+from headrace.cli.main import new_app
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Commands:
     def run(self, *arguments: str, stdin: str = "") -> str:
         """Run a command that must succeed, and return what it printed."""
         done = self._runner.invoke(
-            app, [*arguments, "--bootstrap", self.bootstrap], input=stdin, catch_exceptions=False
+            new_app(), [*arguments, "--bootstrap", self.bootstrap], input=stdin, catch_exceptions=False
         )
         assert done.exit_code == 0, done.output
         return done.stdout

@@ -133,7 +133,7 @@ _ALL: Final = (
     Api(60, 0, 2, "DescribeCluster", "cluster"),
     Api(61, 0, 0, "DescribeProducers", "transaction_admin"),
     Api(65, 0, 0, "DescribeTransactions", "transaction_admin"),
-    Api(66, 0, 1, "ListTransactions", "transaction_admin"),
+    Api(66, 0, 2, "ListTransactions", "transaction_admin"),
     Api(68, 0, 1, "ConsumerGroupHeartbeat", "consumer_groups"),
     Api(69, 0, 1, "ConsumerGroupDescribe", "consumer_groups"),
     Api(74, 0, 1, "ListConfigResources", "configs"),
