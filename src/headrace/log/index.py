@@ -18,10 +18,11 @@ a large segment is opened in no time.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_right
+from itertools import islice
 from operator import lt
-from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.errors import CorruptBatch
@@ -32,10 +33,9 @@ if TYPE_CHECKING:
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 NO_TIMESTAMP: Final = -1
 
-_OFFSET_ENTRY: Final = Struct(">II")
-_TIME_ENTRY: Final = Struct(">qI")
-OFFSET_ENTRY_BYTES: Final = _OFFSET_ENTRY.size
-TIME_ENTRY_BYTES: Final = _TIME_ENTRY.size
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+_WORD_BYTES: Final = 4
 
 
 class TimeEntry(NamedTuple):
@@ -174,12 +174,13 @@ class SegmentIndex:
     def encode_offsets(self, begin: int = 0, end: int | None = None) -> bytes:
         """The content of the `.index` file, or some entries of it."""
         wanted = _slice(begin, end, self._offset_entries_before)
-        return b"".join(map(_OFFSET_ENTRY.pack, self._offsets[wanted], self._positions[wanted]))
+        return _interleaved(self._offsets[wanted], self._positions[wanted])
 
     def encode_times(self, begin: int = 0, end: int | None = None) -> bytes:
         """The content of the `.timeindex` file, or some entries of it."""
         wanted = _slice(begin, end, self._time_entries_before)
-        return b"".join(map(_TIME_ENTRY.pack, self._timestamps[wanted], self._time_offsets[wanted]))
+        high, low = _halves(self._timestamps[wanted])
+        return _interleaved(high, low, self._time_offsets[wanted])
 
     @classmethod
     def joined(cls, later: SegmentIndex, *, offsets: bytes, times: bytes) -> SegmentIndex:
@@ -219,14 +220,14 @@ class SegmentIndex:
         return index
 
     def _extend(self, offsets: bytes, times: bytes) -> None:
-        if len(offsets) % _OFFSET_ENTRY.size or len(times) % _TIME_ENTRY.size:
+        if len(offsets) % OFFSET_ENTRY_BYTES or len(times) % TIME_ENTRY_BYTES:
             raise CorruptBatch("an index file ends in the middle of an entry")
-        for offset, position in _OFFSET_ENTRY.iter_unpack(offsets):
-            self._offsets.append(offset)
-            self._positions.append(position)
-        for timestamp_ms, offset in _TIME_ENTRY.iter_unpack(times):
-            self._timestamps.append(timestamp_ms)
-            self._time_offsets.append(offset)
+        relative_offsets, positions = _columns(offsets, 2)
+        self._offsets += relative_offsets
+        self._positions += positions
+        high, low, relative_offsets = _columns(times, 3)
+        self._timestamps += _joined(high, low)
+        self._time_offsets += relative_offsets
 
     def _require_order(self) -> None:
         if not all(map(_ascends, (self._offsets, self._positions, self._timestamps, self._time_offsets))):
@@ -244,5 +245,42 @@ def _slice(begin: int, end: int | None, entries_before: int) -> slice:
     return slice(begin - entries_before, None if end is None else end - entries_before)
 
 
+# Entries are encoded and decoded by whole columns of four bytes each: there may be hundreds of thousands.
+_IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
+
+
+def _interleaved(*columns: array[int]) -> bytes:
+    """Columns as the bytes of rows, big-endian."""
+    words = array("I", bytes(_WORD_BYTES * len(columns) * len(columns[0])))
+    for number, column in enumerate(columns):
+        words[number :: len(columns)] = column
+    if _IS_LITTLE_ENDIAN:
+        words.byteswap()
+    return words.tobytes()
+
+
+def _columns(rows: bytes, column_count: int) -> list[array[int]]:
+    """The other way round."""
+    words = array("I", rows)
+    if _IS_LITTLE_ENDIAN:
+        words.byteswap()
+    return [words[number::column_count] for number in range(column_count)]
+
+
+def _halves(numbers: array[int]) -> tuple[array[int], array[int]]:
+    """The high and the low halves of numbers of eight bytes."""
+    words = array("I", numbers.tobytes())
+    first, second = words[0::2], words[1::2]
+    return (second, first) if _IS_LITTLE_ENDIAN else (first, second)
+
+
+def _joined(high: array[int], low: array[int]) -> array[int]:
+    """The other way round."""
+    words = array("I", bytes(2 * _WORD_BYTES * len(high)))
+    words[0::2], words[1::2] = (low, high) if _IS_LITTLE_ENDIAN else (high, low)
+    return array("q", words.tobytes())
+
+
 def _ascends(values: array[int]) -> bool:
-    return all(map(lt, values, values[1:]))
+    numbers = values.tolist()
+    return all(map(lt, numbers, islice(numbers, 1, None)))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 from itertools import accumulate
 
 import pytest
@@ -150,3 +151,10 @@ def test_an_index_file_that_is_too_short_is_not_joined() -> None:
     ):
         with pytest.raises(CorruptBatch, match="index file"):
             SegmentIndex.joined(later, offsets=offsets, times=times)
+
+
+def test_the_files_are_kafkas() -> None:
+    headers = _headers([(2, 100, 5), (3, 100, 2**33 + 7), (1, 100, 6)])
+    index, positions = _index(headers, 1)
+    assert index.encode_offsets() == struct.pack(">IIII", 4, positions[1], 5, positions[2])
+    assert index.encode_times() == struct.pack(">qI", 2**33 + 7, 4)
