@@ -292,6 +292,10 @@ class PartitionLog:
             raise storage_error(f"searching {self.directory} for aborted transactions", error) from error
         return found
 
+    def knows_producer(self, producer_id: int) -> bool:
+        """Whether the producer has written here, not too long ago, or a marker has named it."""
+        return producer_id in self._producers
+
     def open_transaction_of(self, producer_id: int) -> int | None:
         """The first offset of the producer's open transaction."""
         return self._producers.transactions.first_offset_of(producer_id)

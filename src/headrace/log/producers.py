@@ -143,6 +143,9 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._producers)
 
+    def __contains__(self, producer_id: int) -> bool:
+        return producer_id in self._producers
+
     def check(self, header: BatchHeader) -> Accept | Duplicate:
         """Say whether the batch is to be written, or raise when its producer is out of step."""
         if not header.is_idempotent:

@@ -518,6 +518,16 @@ def test_offsets_by_the_first_version_of_the_protocol_have_to_be_added(bench: Be
     assert bench.tell(28, 3, request).topics[0].partitions[0].error_code is ErrorCode.none
 
 
+def test_a_batch_does_not_overtake_the_first_one_of_its_producer(bench: Bench) -> None:
+    producer = bench.init()
+    assert bench.produce(producer, 0, "second", 1) == "out_of_order_sequence_number"
+    assert bench.produce(producer, 0, "first", 0) == "none"
+    assert bench.produce(producer, 0, "second", 1) == "none"
+    # A producer of the first version of the protocol may have been forgotten here, and goes on where it is.
+    bench.add(producer, 1)
+    assert error_of(bench.tell(0, OLD, bench.produce_request(producer, 1, "tenth", 9))) == "none"
+
+
 def test_a_batch_to_a_partition_that_was_not_added_is_refused(bench: Bench) -> None:
     producer = bench.init()
     bench.add(producer, 0)

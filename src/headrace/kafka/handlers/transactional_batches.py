@@ -6,8 +6,10 @@
 
 Nothing is appended to a partition before the record that adds it is durable: else a crash could leave a
 transaction open there of which the coordinator knows nothing. Requests of one producer that wait for that
-are appended in their order. What holds is looked at again in the step that appends, since a transaction may
-have been aborted meanwhile.
+are appended in their order. From version 12 on, the first one to a partition must begin with sequence 0, so
+that none overtakes one that was refused for a passing reason.
+
+What holds is looked at again in the step that appends: a transaction may have been aborted meanwhile.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ FIRST_VERSION_THAT_ADDS_PARTITIONS: Final = 12
 
 ATTRIBUTES_AT: Final = 22
 """The low byte of a batch's attributes."""
-_PRODUCER: Final = Struct(">qh")
+_PRODUCER: Final = Struct(">qhi")
 _PRODUCER_AT: Final = 43
 
 
@@ -50,6 +52,7 @@ class TransactionalBatch:
     position: Position
     partition: TopicPartition
     producer: ProducerIdentity
+    base_sequence: int
 
 
 def admit(call: Call, request: ProduceRequest, then: Callable[[Refusals], None]) -> None:
@@ -101,9 +104,14 @@ def _transactional_batches(services: Services, request: ProduceRequest) -> list[
             records = partition.records or b""
             is_known = 0 <= partition.index < len(topic.partitions)
             if is_known and len(records) >= HEADER_BYTES and is_transactional(records):
-                producer = ProducerIdentity(*_PRODUCER.unpack_from(records, _PRODUCER_AT))
-                position = (topic_position, partition_position)
-                batches.append(TransactionalBatch(position, (topic.name, partition.index), producer))
+                producer_id, epoch, base_sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+                batch = TransactionalBatch(
+                    (topic_position, partition_position),
+                    (topic.name, partition.index),
+                    ProducerIdentity(producer_id, epoch),
+                    base_sequence,
+                )
+                batches.append(batch)
     return batches
 
 
@@ -114,7 +122,16 @@ def _check_all(call: Call, transactional_id: str, batches: list[TransactionalBat
         error_code = check(transactional_id, batch.producer, batch.partition)
         if error_code is not ErrorCode.none:
             refusals[batch.position] = _produce_error(call, error_code)
+        elif call.api_version >= FIRST_VERSION_THAT_ADDS_PARTITIONS and _overtakes(call.services, batch):
+            message = f"the producer begins with sequence {batch.base_sequence} here; it must begin with 0"
+            refusals[batch.position] = (ErrorCode.out_of_order_sequence_number, message)
     return refusals
+
+
+def _overtakes(services: Services, batch: TransactionalBatch) -> bool:
+    """Whether a batch came before the first one of its producer in the partition."""
+    log = services.partition(batch.partition[0], None, batch.partition[1])
+    return log is not None and batch.base_sequence > 0 and not log.knows_producer(batch.producer.producer_id)
 
 
 def _refuse_all(batches: list[TransactionalBatch], error_code: ErrorCode, message: str) -> Refusals:
