@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -77,11 +77,14 @@ class CommandLine:
         }
 
     @contextmanager
-    def broker(self, *arguments: str, listen: str = "127.0.0.1:0") -> Iterator[subprocess.Popen[str]]:
+    def broker(
+        self, *arguments: str, listen: str = "127.0.0.1:0", stderr: IO[str] | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
         """A broker process; commands find it. It is killed when the block ends and still runs."""
         with subprocess.Popen(
             [*HEADRACE, "broker", "--listen", listen, *arguments],
             stdout=subprocess.PIPE,
+            stderr=stderr,
             text=True,
             cwd=self.directory,
             env=self.environment(),
