@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
+EMBEDDED_HEARTBEAT_INTERVAL_MS: Final = 500
+"""Members of consumer groups learn of changes by their heartbeats. A test should not wait 5 s for that."""
 OPEN_FILES_MAX: Final = 65_536
 
 Started = tuple[KafkaServer, Address, asyncio.AbstractEventLoop, asyncio.Event]
@@ -76,7 +78,9 @@ class Broker:
     ) -> None:
         self._data_dir = None if data_dir is None else Path(data_dir)
         self._config = config or BrokerConfig(
-            listen=Address("127.0.0.1", 0), durability="os" if data_dir is None else "sync"
+            listen=Address("127.0.0.1", 0),
+            durability="os" if data_dir is None else "sync",
+            consumer_heartbeat_interval_ms=EMBEDDED_HEARTBEAT_INTERVAL_MS,
         )
         if tls is not None:
             self._config = replace(self._config, security=replace(self._config.security, tls=tls))

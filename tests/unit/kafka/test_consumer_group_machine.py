@@ -202,6 +202,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 self.epochs_seen[member.member_id] = member.epoch
 
     @invariant()
+    def the_group_knows_what_its_members_want(self) -> None:
+        if self.group is not None:
+            wanted = map(self.group.subscriptions_of, self.group.members.values())
+            assert self.group.subscribed_names == frozenset[str]().union(*wanted)
+
+    @invariant()
     def every_wait_has_an_end(self) -> None:
         for member in () if self.group is None else self.group.members.values():
             is_unrevoked = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch >= 0

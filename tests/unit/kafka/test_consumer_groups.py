@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,10 @@ from headrace.errors import HeadraceError, StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.groups.consumer.heartbeat import Occasion
 from headrace.kafka.groups.membership import Joiner
 from headrace.kafka.groups.offsets import OffsetCommitted, OffsetForgotten
+from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headrace.kafka.services import OFFSETS_TOPIC
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SESSION_MS = 6_000
+RETENTION_MS = 3_600_000
+CHECK_MS = 600_000
+HEARTBEAT_MS = 30_000
 
 
 class FakeTimer:
@@ -67,7 +73,11 @@ class Bench:
     def __init__(self, data_dir: Path) -> None:
         self.clock = ManualClock()
         self.scheduler = FakeScheduler(self.clock)
-        config = BrokerConfig(data_dir=data_dir)
+        config = BrokerConfig(
+            data_dir=data_dir,
+            offsets_retention_minutes=RETENTION_MS // 60_000,
+            offsets_check_interval_ms=CHECK_MS,
+        )
         self.store = LogStore.open(data_dir, config.log, self.clock)
         for name, partition_count in (("t", 3), (OFFSETS_TOPIC, 1)):
             if name not in self.store.topics:
@@ -111,6 +121,21 @@ class Bench:
         outcome, error_code = self.groups.coordinator.handle_heartbeat(request, self.groups.now_ms())
         self.groups.carry_out(outcome)
         return error_code
+
+    def consume(self, epoch: int) -> None:
+        """A member of a consumer group joins, stays or leaves."""
+        request = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="c",
+            member_epoch=epoch,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=("t",),
+            topic_partitions=(),
+        )
+        occasion = Occasion(now_ms=self.groups.now_ms(), topics=self.groups.topics)
+        outcome, response = self.groups.coordinator.handle_consumer_heartbeat(request, occasion)
+        assert response.error_code is ErrorCode.none
+        self.groups.carry_out(outcome)
 
     def write(self, *records: OffsetCommitted | OffsetForgotten) -> list[HeadraceError | None]:
         heard: list[HeadraceError | None] = []
@@ -229,6 +254,51 @@ def test_offsets_of_a_topic_that_a_crash_left_behind_do_not_come_back_with_a_new
         if "t" not in store.topics:
             store.create_topic("t", 3)
         store.close()
+
+
+def test_offsets_and_groups_that_nobody_needs_any_more_are_forgotten_in_the_end(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.groups.start_sweeping()
+    bench.consume(0)
+    bench.write(committed(7))
+    bench.finish_sync()
+    for _ in range(2 * RETENTION_MS // HEARTBEAT_MS):
+        bench.scheduler.advance(HEARTBEAT_MS)
+        bench.consume(1)
+    assert bench.offsets() == {("t", 0): 7}
+    bench.consume(-1)
+    bench.scheduler.advance(RETENTION_MS - CHECK_MS)
+    assert bench.offsets() == {("t", 0): 7}
+    bench.scheduler.advance(CHECK_MS)
+    bench.scheduler.advance(CHECK_MS)
+    bench.finish_all_syncs()
+    assert bench.offsets() == {}
+    assert "g" not in bench.groups.coordinator
+    bench.store.close()
+    recovered = Bench(tmp_path / "data")
+    assert recovered.offsets() == {}
+    recovered.store.close()
+
+
+def test_a_clock_that_is_set_wrong_costs_nobody_their_offsets(bench: Bench) -> None:
+    bench.groups.start_sweeping()
+    bench.write(replace(committed(7), committed_at_ms=bench.clock.now_ms()))
+    bench.finish_sync()
+    bench.clock.jump(100 * RETENTION_MS)
+    bench.scheduler.advance(CHECK_MS)
+    assert (bench.syncs, bench.offsets()) == ([], {("t", 0): 7})
+
+
+def test_an_offset_that_is_on_its_way_is_not_forgotten_for_the_one_before_it(bench: Bench) -> None:
+    bench.groups.start_sweeping()
+    bench.write(committed(7))
+    bench.finish_sync()
+    bench.scheduler.advance(RETENTION_MS)
+    bench.write(committed(8))
+    bench.scheduler.advance(CHECK_MS)
+    bench.finish_all_syncs()
+    assert bench.offsets() == {("t", 0): 8}
 
 
 def test_offsets_of_other_topics_stay(bench: Bench) -> None:

@@ -135,12 +135,21 @@ class ConsumerGroup:
 
     def without_members(self, member_ids: set[str]) -> ConsumerGroup:
         """The group of a new epoch after those have gone, and what they had is free."""
-        return replace(
+        rest = replace(
             self,
             epoch=self.epoch + 1,
             members={key: each for key, each in self.members.items() if key not in member_ids},
             target={key: each for key, each in self.target.items() if key not in member_ids},
-        )
+        ).with_subscriptions()
+        topics = {name: topic for name, topic in self.topics.items() if name in rest.subscribed_names}
+        return replace(rest, topics=topics)
+
+    def with_subscriptions(self) -> ConsumerGroup:
+        """The group that knows anew what all its members want."""
+        expressions = {each.subscribed_regex for each in self.members.values()}
+        matches = {text: names for text, names in self.matches.items() if text in expressions}
+        names = frozenset[str]().union(*map(self.subscriptions_of, self.members.values()))
+        return replace(self, subscribed_names=names, matches=matches)
 
     def next_deadline_ms(self) -> int | None:
         """When time itself changes the group next."""

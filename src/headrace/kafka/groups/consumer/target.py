@@ -40,10 +40,10 @@ def refresh_subscriptions(
 ) -> ConsumerGroup:
     """Begin a new epoch if members want other topics than before, or the topics are not what they were."""
     if has_changed:
-        group = _with_subscriptions(_with_matches(group, topics, now_ms))
+        group = _with_matches(group, topics, now_ms).with_subscriptions()
     elif group.matches and now_ms >= group.matched_at_ms + REMATCH_INTERVAL_MS:
         matched = _with_matches(group, topics, now_ms)
-        group = matched if matched.matches == group.matches else _with_subscriptions(matched)
+        group = matched if matched.matches == group.matches else matched.with_subscriptions()
     found = {name: topics[name] for name in group.subscribed_names if name in topics}
     if has_changed or found != group.topics:
         return replace(group, epoch=group.epoch + 1, topics=found)
@@ -64,11 +64,6 @@ def _with_matches(group: ConsumerGroup, topics: Mapping[str, TopicInfo], now_ms:
     expressions = {each.subscribed_regex for each in group.members.values() if each.subscribed_regex}
     matches = {text: frozenset(filter(compiled_pattern(text).matches, topics)) for text in expressions}
     return replace(group, matches=matches, matched_at_ms=now_ms)
-
-
-def _with_subscriptions(group: ConsumerGroup) -> ConsumerGroup:
-    names = frozenset[str]().union(*map(group.subscriptions_of, group.members.values()))
-    return replace(group, subscribed_names=names)
 
 
 def _subscribers(group: ConsumerGroup) -> Mapping[str, Subscriber]:
