@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import replace
-from time import perf_counter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.config import KIB, Address
@@ -237,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
         self._reserved_bytes[budget] -= size_bytes
         try:
             if started.counters is not None:
-                started.counters.answered(response, perf_counter() - started.began_s)
+                started.counters.answered(response, perf_counter_ns() - started.began_ns)
             parts = None if response is Silence.KEEP_OPEN else started.encode(response)
             for ready in self._answers.fill(slot, parts):
                 self._send(ready)

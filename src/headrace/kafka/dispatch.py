@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ProtocolError
@@ -58,7 +58,7 @@ class Started:
     writer: ResponseWriter | BareTokenWriter
     correlation_id: int
     counters: RequestCounters | None = None
-    began_s: float = 0.0
+    began_ns: int = 0
 
     def encode(self, response: Any) -> Parts:
         """Return the answer's frame."""
@@ -67,7 +67,7 @@ class Started:
 
 def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
     """Start a request. Raises ProtocolError if its connection is to be closed."""
-    began_s = perf_counter()
+    began_ns = perf_counter_ns()
     session = peer.session
     if session is not None and session.takes_bare_tokens:
         return _take_bare_token(services, peer, session, frame)
@@ -101,7 +101,7 @@ def dispatch(services: Services, peer: Peer, frame: bytes) -> Started:
         response_writer(header.api_key, header.api_version),
         header.correlation_id,
         services.counters.of_api(header.api_key),
-        began_s,
+        began_ns,
     )
 
 

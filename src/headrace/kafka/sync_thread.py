@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from queue import SimpleQueue
 from threading import Event, Thread
-from time import perf_counter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import PartitionClosed, StorageError, TooManyOpenFiles
@@ -66,9 +66,9 @@ class SyncThread:
         """Sync; while the system is out of open files, which passes, try again: acknowledgements wait."""
         is_told = False
         while True:
-            began_s = perf_counter()
+            began_ns = perf_counter_ns()
             error = sync_failure(log)
-            self.times.add(perf_counter() - began_s)
+            self.times.add(perf_counter_ns() - began_ns)
             if not isinstance(error, TooManyOpenFiles) or self._stopping.is_set():
                 return error
             if not is_told:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from importlib.metadata import version
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -212,7 +213,6 @@ def _histogram(
 ) -> Metric:
     family = HistogramMetricFamily(f"headrace_{name}", documentation, labels=labels)
     for values, times in samples:
-        buckets = [(repr(bound), count) for bound, count in times.cumulative()]
-        buckets[-1] = ("+Inf", buckets[-1][1])
+        buckets = [("+Inf" if bound == inf else repr(bound), count) for bound, count in times.cumulative()]
         family.add_metric(values, buckets, sum_value=times.total_s)
     return family

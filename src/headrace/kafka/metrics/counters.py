@@ -1,11 +1,14 @@
 """Plain integers, counted where requests are served, and read when somebody asks.
 
-Counting must cost next to nothing, so times go into buckets that double: up to 1 us, 2 us, 4 us, ... The
-number of a bucket is then the bit length of the time.
+Counting must cost next to nothing, so times are whole nanoseconds and go into buckets that double: below
+1 us, below 2 us, below 4 us, ... (a microsecond has 1024 nanoseconds here). The number of a bucket is then a
+bit length.
 """
 
 from __future__ import annotations
 
+from itertools import accumulate
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.kafka.answer import Silence
@@ -14,34 +17,37 @@ from headrace.kafka.metrics.errors import error_counter
 if TYPE_CHECKING:
     from kio.schema.errors import ErrorCode
 
-BUCKET_COUNT: Final = 32
-"""The last one ends after 36 minutes, and takes whatever takes longer."""
-US_PER_S: Final = 1_000_000
+BUCKET_COUNT: Final = 54
+"""There is a bucket for every time that fits into 63 bits."""
+BUCKETS_SHOWN: Final = range(4, 27)
+"""From 16 us to a minute."""
+NS_PER_S: Final = 1_000_000_000
 
 
 class Times:
     """How long something took, how often. Written by one thread; whoever reads may be a moment behind."""
 
-    __slots__ = ("buckets", "total_s")
+    __slots__ = ("buckets", "total_ns")
 
     def __init__(self) -> None:
         self.buckets = [0] * BUCKET_COUNT
-        self.total_s = 0.0
+        self.total_ns = 0
 
-    def add(self, took_s: float) -> None:
+    def add(self, took_ns: int) -> None:
         """Count once more."""
-        bucket = int(took_s * US_PER_S).bit_length()
-        self.buckets[bucket if bucket < BUCKET_COUNT else -1] += 1
-        self.total_s += took_s
+        self.buckets[(took_ns >> 10).bit_length()] += 1
+        self.total_ns += took_ns
+
+    @property
+    def total_s(self) -> float:
+        """How long it took in all."""
+        return self.total_ns / NS_PER_S
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """By upper bound in seconds, how many took no longer."""
-        total = 0
-        found = []
-        for bucket, count in enumerate(tuple(self.buckets)):
-            total += count
-            found.append(((1 << bucket) / US_PER_S, total))
-        return found
+        """By upper bound in seconds, how many took less; the last bound is infinite."""
+        counts = list(accumulate(self.buckets))
+        shown = [((1024 << bucket) / NS_PER_S, counts[bucket]) for bucket in BUCKETS_SHOWN]
+        return [*shown, (inf, counts[-1])]
 
 
 class RequestCounters:
@@ -54,9 +60,9 @@ class RequestCounters:
         self.times = Times()
         self.errors: dict[ErrorCode, int] = {}
 
-    def answered(self, response: Any, took_s: float) -> None:
+    def answered(self, response: Any, took_ns: int) -> None:
         """Count a request that has its answer."""
-        self.times.add(took_s)
+        self.times.add(took_ns)
         if response is Silence.KEEP_OPEN:
             return
         if response.__class__ is not self._response_class:
