@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class DiskThread:
         """`call_on_loop` is called on this thread, and makes its argument be called on the event loop's."""
         self._call_on_loop = call_on_loop
         self._work: SimpleQueue[tuple[Call, Call] | None] = SimpleQueue()
+        self._stopping = Event()
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -40,14 +41,22 @@ class DiskThread:
         """
         self._work.put((work, then))
 
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nothing more is begun."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
-        """Finish what has been given, then end."""
+        """End when the work that is going on is done; what has not been begun is left undone."""
         if self._thread.is_alive():
+            self._stopping.set()
             self._work.put(None)
             self._thread.join()
 
     def _run(self) -> None:
         while (given := self._work.get()) is not None:
+            if self.is_stopping:
+                continue
             work, then = given
             try:
                 work()

@@ -78,19 +78,10 @@ class Services:
     """How clients log in, and as whom. Only a test that needs no users does without."""
     counters: Counters = field(default_factory=Counters)
     """What is counted where requests are served."""
-    names_by_id: dict[UUID, str] = field(default_factory=dict)
-    """Names of topics that were asked for by their ids: a shortcut, checked at each use."""
 
     def topic(self, name: str, topic_id: UUID | None = None) -> Topic | None:
         """The topic by its id where the request has one, else by its name."""
-        topics = self.store.topics
-        if topic_id is None:
-            return topics.get(name)
-        topic = topics.get(self.names_by_id.get(topic_id, ""))
-        if topic is None or topic.topic_id != topic_id:
-            topic = next((each for each in topics.values() if each.topic_id == topic_id), None)
-            self._remember(topic_id, topic)
-        return topic
+        return self.store.topics.get(name) if topic_id is None else self.store.topics_by_id.get(topic_id)
 
     def partition(self, name: str, topic_id: UUID | None, index: int) -> PartitionLog | None:
         """A partition, by the topic's id or name."""
@@ -98,12 +89,6 @@ class Services:
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
-
-    def _remember(self, topic_id: UUID, topic: Topic | None) -> None:
-        if topic is None:
-            self.names_by_id.pop(topic_id, None)
-        else:
-            self.names_by_id[topic_id] = topic.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,6 +92,7 @@ class LogStore:
         )
         self._topic_files = TopicFiles(data_dir, disk)
         self._topics: dict[str, Topic] = {}
+        self._topics_by_id: dict[UUID, Topic] = {}
         self._partition_count = 0
         self._changing: dict[str, int] = {}
         """The topics that are being changed, with the number of partitions that this will add."""
@@ -130,6 +131,11 @@ class LogStore:
     def topics(self) -> Mapping[str, Topic]:
         """All topics by name."""
         return MappingProxyType(self._topics)
+
+    @property
+    def topics_by_id(self) -> Mapping[UUID, Topic]:
+        """The same by their ids."""
+        return MappingProxyType(self._topics_by_id)
 
     @property
     def topic_count(self) -> int:
@@ -393,11 +399,11 @@ class LogStore:
         return topic
 
     def _show(self, topic: Topic) -> Topic:
-        self._hide(topic.name)
         # The defaults may have been changed since the topic was opened.
         self._apply_settings(topic)
-        self._topics[topic.name] = topic
-        self._partition_count += len(topic.partitions)
+        before = self._topics.get(topic.name)
+        self._partition_count += len(topic.partitions) - (0 if before is None else len(before.partitions))
+        self._topics[topic.name] = self._topics_by_id[topic.topic_id] = topic
         return topic
 
     def _apply_settings(self, topic: Topic) -> None:
@@ -407,7 +413,9 @@ class LogStore:
 
     def _hide(self, name: str) -> None:
         topic = self._topics.pop(name, None)
-        self._partition_count -= 0 if topic is None else len(topic.partitions)
+        if topic is not None:
+            del self._topics_by_id[topic.topic_id]
+            self._partition_count -= len(topic.partitions)
 
     def _partitions(self) -> Iterator[PartitionLog]:
         return (partition for topic in self._topics.values() for partition in topic.partitions)

@@ -249,8 +249,12 @@ def _delete(
     pending: Pending[DeletableTopicResult] = Pending()
 
     def begin() -> Change[None]:
-        if services.topic(topic.name, topic.topic_id) is None:
+        nonlocal topic
+        found = services.topic(topic.name, topic.topic_id)
+        if found is None:
             raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+        # It may have got partitions while this waited for its turn.
+        topic = found
         return services.store.begin_deletion(topic.name)
 
     def on_outcome(outcome: HeadraceError | None) -> None:
