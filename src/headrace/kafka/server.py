@@ -7,6 +7,7 @@ which have threads of their own. This is the only module of the package that ope
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from headrace.kafka.metrics.server import MetricsServer
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
+
+logger: Final = logging.getLogger(__name__)
 
 LISTEN_BACKLOG: Final = 256
 CLOSE_WAIT_S_MAX: Final = 2.0
@@ -62,6 +65,12 @@ class KafkaServer:
             self._login_thread.submit,
         )
         self._logins.check_users()
+        if security.tls is None and not self._config.listen.is_loopback:
+            logger.warning(
+                "connections to %s are not encrypted: whoever is on the way can read and change records. "
+                "Add TLS (--tls-certificate, --tls-key) unless the network is trusted",
+                self._config.listen,
+            )
         self._engine = Engine(
             self._config,
             self._store,

@@ -98,6 +98,12 @@ _FIXED_SETTINGS: Final = (
         "Whether asking for the metadata of an unknown topic creates it.",
     ),
     FixedSetting("broker.id", _INT, f"={NODE_ID}", "The number of this broker: there is one."),
+    FixedSetting(
+        "connections.max.idle.ms",
+        _LONG,
+        "connection_idle_ms_max",
+        "A connection on which nothing happens for longer is closed.",
+    ),
     FixedSetting("default.replication.factor", _INT, "=1", "How many replicas a topic gets."),
     FixedSetting("delete.topic.enable", _BOOLEAN, "=true", "Whether topics can be deleted."),
     FixedSetting("fetch.max.bytes", _INT, "fetch_bytes_max", "The most that one fetch answers with."),
@@ -143,6 +149,12 @@ _FIXED_SETTINGS: Final = (
     ),
     FixedSetting(
         "max.connections", _INT, "connection_count_max", "Connections beyond this number are closed at once."
+    ),
+    FixedSetting(
+        "max.connections.per.ip",
+        _INT,
+        "connection_count_per_address_max",
+        "Connections from one address beyond this number are closed at once.",
     ),
     FixedSetting(
         "max.incremental.fetch.session.cache.slots",

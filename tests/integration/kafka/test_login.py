@@ -399,7 +399,9 @@ def test_a_file_of_users_that_others_can_read_is_refused(tmp_path: Path) -> None
         Broker(tmp_path / "data", config=config).start()
 
 
-def test_a_broker_beyond_loopback_offers_scram_and_keeps_plain_to_itself(tmp_path: Path) -> None:
+def test_a_broker_beyond_loopback_offers_scram_and_keeps_plain_to_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     config = BrokerConfig(
         listen=Address("0.0.0.0", 0),  # noqa: S104  # that is the test
         security=SecurityConfig(users_file=tmp_path / "users"),
@@ -411,6 +413,7 @@ def test_a_broker_beyond_loopback_offers_scram_and_keeps_plain_to_itself(tmp_pat
         # Clients are told the address that they have used.
         assert {str(each.host) for each in cluster.brokers.values()} == {"127.0.0.1"}
         assert config.sasl_mechanisms == ("SCRAM-SHA-512", "SCRAM-SHA-256")
+        assert "connections to 0.0.0.0:0 are not encrypted" in caplog.text
 
 
 def test_a_stop_while_log_ins_are_under_way_is_clean(tmp_path: Path) -> None:
