@@ -210,6 +210,67 @@ _FIXED_SETTINGS: Final = (
         "transactional_id_expiration_ms",
         "A transactional id that no producer has used for so long is forgotten.",
     ),
+    FixedSetting(
+        "connections.max.idle.ms",
+        _LONG,
+        "connection_idle_ms_max",
+        "A connection that is idle longer is closed.",
+    ),
+    FixedSetting(
+        "group.consumer.heartbeat.interval.ms",
+        _INT,
+        "consumer_heartbeat_interval_ms",
+        "How often a member of a group by the new protocol has to be heard.",
+    ),
+    FixedSetting(
+        "group.consumer.session.timeout.ms",
+        _INT,
+        "consumer_session_timeout_ms",
+        "After how long without a word a member of a group by the new protocol is given up.",
+    ),
+    FixedSetting("group.max.size", _INT, "group_member_count_max", "How many members a group may have."),
+    FixedSetting(
+        "max.connections.per.ip",
+        _INT,
+        "connection_count_per_address_max",
+        "Connections from one address beyond this number are closed at once.",
+    ),
+    FixedSetting(
+        "offset.metadata.max.bytes",
+        _INT,
+        "offset_metadata_bytes_max",
+        "The longest text that may be committed with an offset.",
+    ),
+    FixedSetting(
+        "offsets.retention.check.interval.ms",
+        _LONG,
+        "offsets_check_interval_ms",
+        "How often offsets are looked through for those that have expired.",
+    ),
+    FixedSetting(
+        "offsets.retention.minutes",
+        _INT,
+        "offsets_retention_minutes",
+        "After how long without a member or a commit the offsets of a group expire.",
+    ),
+    FixedSetting(
+        "transaction.max.timeout.ms",
+        _INT,
+        "transaction_timeout_ms_max",
+        "The longest timeout that a transactional producer may ask for.",
+    ),
+    FixedSetting(
+        "transaction.state.log.num.partitions", _INT, "=1", "How many partitions __transaction_state has."
+    ),
+    FixedSetting(
+        "transaction.state.log.replication.factor", _INT, "=1", "How many replicas __transaction_state has."
+    ),
+    FixedSetting(
+        "transactional.id.expiration.ms",
+        _INT,
+        "transactional_id_expiration_ms",
+        "After how long without a transaction a transactional id is forgotten.",
+    ),
 )
 
 
