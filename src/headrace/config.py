@@ -147,6 +147,10 @@ class LogConfig:
     """After how long a record is compacted at the latest, whatever the dirty ratio."""
     delete_retention_ms: int = 1 * DAY_MS
     """How long compaction keeps tombstones (log.cleaner.delete.retention.ms)."""
+    cleaner_interval_ms: int = 15_000
+    """How often partitions are looked at for what is to be deleted or compacted."""
+    compaction_memory_bytes: int = 128 * MIB
+    """What compaction may use to remember keys, 200 bytes each; with more keys, it takes several rounds."""
     compression_type: str = "producer"
     """`producer`: batches stay as they come. Otherwise the codec into which they are compressed anew."""
     message_timestamp_type: str = "CreateTime"
@@ -177,6 +181,8 @@ class LogConfig:
             "min_compaction_lag_ms must be from 0 to max_compaction_lag_ms",
         )
         _require(self.delete_retention_ms >= 0, "delete_retention_ms must be at least 0")
+        _require(self.cleaner_interval_ms >= 1, "cleaner_interval_ms must be at least 1")
+        _require(self.compaction_memory_bytes >= 1 * MIB, "compaction_memory_bytes must be at least 1 MiB")
         _require(
             self.compression_type in COMPRESSION_TYPES,
             f"compression_type is {self.compression_type!r}: use one of {', '.join(COMPRESSION_TYPES)}",

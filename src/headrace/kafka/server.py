@@ -21,6 +21,7 @@ from headrace.kafka.security.tls import make_context
 from headrace.kafka.security.users import UserRegistry
 from headrace.kafka.security.users_file import USERS_FILE_NAME
 from headrace.kafka.sync_thread import SyncThread
+from headrace.log.cleaner import Cleaner
 
 if TYPE_CHECKING:
     from headrace.clock import Clock
@@ -81,6 +82,13 @@ class KafkaServer:
             logins=self._logins,
             tls_context=None if security.tls is None else make_context(security.tls),
         )
+        self._cleaner = Cleaner(
+            self._config.log,
+            self._clock,
+            self._store.partitions,
+            loop.call_soon_threadsafe,
+            self._engine.services.commit.fail,
+        )
         if self._config.metrics_listen is not None:
             self.metrics_address = await self._start_metrics(self._config.metrics_listen)
         listener = _listen(self._config.listen)
@@ -90,6 +98,7 @@ class KafkaServer:
         self._sync_thread.start()
         self._disk_thread.start()
         self._login_thread.start()
+        self._cleaner.start()
         self._engine.start()
         host, port, *_ = listener.getsockname()
         return Address(host, port)
@@ -104,6 +113,7 @@ class KafkaServer:
         self._engine.stop()
         self._logins.close()
         self._login_thread.stop()
+        self._cleaner.stop()
         # A thread's last words have been scheduled when it ends; they run before what is scheduled then, and
         # what the first one's say may be work for the second.
         self._disk_thread.stop()
@@ -125,7 +135,7 @@ class KafkaServer:
         from headrace.kafka.metrics.server import MetricsServer  # noqa: PLC0415
 
         self._metrics = MetricsServer(
-            BrokerMetrics(self._engine, self._sync_thread.times).render,
+            BrokerMetrics(self._engine, self._sync_thread.times, self._cleaner.counts).render,
             self._engine.unready,
             is_public=self._config.metrics_public,
         )

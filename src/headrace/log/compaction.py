@@ -112,7 +112,7 @@ class Compaction:
     ) -> None:
         """What is compacted ends at an offset, where another segment begins."""
         self._offset_map = offset_map
-        self._transactions = transactions
+        self.transactions = transactions
         self._last_words = last_words
         self._end_offset = end_offset
         self._now_ms = now_ms
@@ -123,13 +123,13 @@ class Compaction:
         header = batch.header
         if header.is_control:
             return self._filter_control(batch)
-        if self._transactions.is_aborted(header):
+        if self.transactions.is_aborted(header):
             return self._without_records(header)
         return self._filter_data(batch)
 
     def _filter_control(self, batch: Batch) -> Batch | None:
         header = batch.header
-        is_done = self._transactions.is_done(batch)
+        is_done = self.transactions.is_done(batch)
         horizon_ms = header.delete_horizon_ms
         if not header.record_count or (is_done and horizon_ms is not None and horizon_ms <= self._now_ms):
             return self._without_records(header)

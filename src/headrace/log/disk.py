@@ -82,6 +82,10 @@ class Disk(Protocol):
         """How long the file is."""
         ...
 
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, in milliseconds since 1970-01-01 UTC, by the machine's clock."""
+        ...
+
     def sync_file(self, file: int) -> None:
         """Return once all that was written to the file would survive a loss of power."""
         ...
@@ -182,6 +186,10 @@ class SystemDisk:
     def size_bytes(self, file: int) -> int:
         """How long the file is."""
         return os.fstat(file).st_size
+
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, in milliseconds since 1970-01-01 UTC, by the machine's clock."""
+        return path.stat().st_mtime_ns // 1_000_000
 
     def sync_file(self, file: int) -> None:
         """Return once all that was written to the file would survive a loss of power."""

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import StorageError
-from headrace.log.durable_file import read_whole, write_durably
+from headrace.log.durable_file import TEMPORARY_NAME, read_whole, write_durably
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from headrace.log.disk import Disk
 
 LOG_START_NAME: Final = "log-start.json"
-TEMPORARY_LOG_START_NAME: Final = ".unfinished-log-start"
+TEMPORARY_LOG_START_NAME: Final = f"{TEMPORARY_NAME}-log-start"
 """Of its own, because segments are sealed in the same directory at the same time."""
 
 _FORMAT: Final = 1
@@ -68,8 +68,6 @@ def remove_deleted(disk: Disk, directory: Path) -> int:
     """Remove the segments that end below the log's start, when a partition is opened; return that start."""
     log_start = read_log_start(disk, directory)
     names = disk.names(directory)
-    if TEMPORARY_LOG_START_NAME in names:
-        disk.unlink(directory / TEMPORARY_LOG_START_NAME)
     bases = sorted(int(match[1]) for name in names if (match := _LOG_FILE.fullmatch(name)))
     ended = [base for base, next_base in pairwise(bases) if next_base <= log_start]
     remove_segments(disk, directory, ended)
@@ -79,9 +77,11 @@ def remove_deleted(disk: Disk, directory: Path) -> int:
 def remove_segments(disk: Disk, directory: Path, base_offsets: Iterable[int]) -> None:
     """Remove all files that have one of the offsets for a name, as far as they are there."""
     bases = set(base_offsets)
-    if not bases:
-        return
-    for name in disk.names(directory):
-        match = _SEGMENT_FILE.fullmatch(name)
-        if match and int(match[1]) in bases:
+    for name in disk.names(directory) if bases else ():
+        if bases.intersection(segment_bases((name,))):
             disk.unlink(directory / name)
+
+
+def segment_bases(names: Iterable[str]) -> set[int]:
+    """The offsets that files have for a name."""
+    return {int(match[1]) for name in names if (match := _SEGMENT_FILE.fullmatch(name))}

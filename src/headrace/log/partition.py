@@ -23,6 +23,7 @@ from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.log.batch import Batch, place, read_header, split_batches, with_base_offset
 from headrace.log.change import Change
 from headrace.log.checkpoints import Checkpoints
+from headrace.log.compaction import LastWord
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
@@ -36,19 +37,22 @@ from headrace.log.recovery import Recovery
 from headrace.log.replay import rebuild_transaction_index
 from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
+from headrace.log.segment_swap import finish_swaps
 from headrace.log.storage import Storage
 from headrace.log.timestamps import TimestampedOffset, first_record_since
 from headrace.log.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from headrace.clock import Clock
+    from headrace.errors import StorageError
     from headrace.log.batch import BatchHeader
     from headrace.log.disk import Buffer, Disk
     from headrace.log.producers import ProducerInfo
     from headrace.log.recovery import CutTail
+    from headrace.log.segment_cleaner import CleanedSegment
     from headrace.log.topic_settings import TopicSettings
     from headrace.log.transaction_index import AbortedTransaction, TransactionIndex
 
@@ -89,6 +93,7 @@ class PartitionLog:
         self._storage = storage
         self._fail_stop = storage.fail_stop
         self._producers = ProducerStates(expiration_s=storage.producer_expiration_ms / 1000)
+        finish_swaps(storage.disk, directory)
         self._log_start_offset = self._durable_log_start_offset = remove_deleted(storage.disk, directory)
         recovered = Recovery(
             directory,
@@ -110,8 +115,12 @@ class PartitionLog:
         self._segments[-1].begun_ms = clock.now_ms()
         self._rolling = self._new_rolling()
         self._sync_lock = Lock()
-        self._names_lock = Lock()
+        self.names_lock = Lock()
         """Held by whoever removes or renames segments' files, or moves the log's start."""
+        self.cleaning_lock = Lock()
+        """Held by whoever retains or compacts, for as long as that takes; who is to stop when it retires."""
+        self.is_retiring = False
+        """Whether the log is about to be closed."""
         self._deleted: list[Segment] = []
         """Segments that nobody reads any more, and whose files may still be there."""
         self._is_closed = False
@@ -398,7 +407,7 @@ class PartitionLog:
             return lambda: self._show_start(before_offset)
 
         return Change(
-            f"deleting records of {self.directory}", work, lock=self._names_lock, fail_stop=self._fail_stop
+            f"deleting records of {self.directory}", work, lock=self.names_lock, fail_stop=self._fail_stop
         )
 
     def delete_records(self, before_offset: int) -> int:
@@ -411,17 +420,89 @@ class PartitionLog:
 
     def remove_deleted_files(self) -> int:
         """Remove the files of segments that were deleted; return how many bytes. For another thread."""
-        with self._names_lock:
+        with self.names_lock:
             if self._is_closed or not self._deleted:
                 return 0
             deleted = tuple(self._deleted)
             try:
-                self._make_active_file()
+                self.make_active_file()
                 remove_segments(self._storage.disk, self.directory, (each.base_offset for each in deleted))
             except OSError as error:
                 raise self._fail_stop.fail(f"removing files of {self.directory}", error) from error
             del self._deleted[: len(deleted)]
         return sum(segment.size_bytes for segment in deleted)
+
+    @property
+    def disk(self) -> Disk:
+        """Where the log lies."""
+        return self._storage.disk
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments, the last of them active, as they are now. May be asked on any thread."""
+        return tuple(self._segments)
+
+    @property
+    def has_rolled(self) -> bool:
+        """Whether a segment waits to be sealed by the next sync. May be asked on any thread."""
+        return len(self._unsealed) > 1
+
+    def roll_idle(self, end_offset: int) -> bool:
+        """Begin a new segment, unless the active one is empty or the log has grown past the offset."""
+        self._require_open()
+        if self._end_offset != end_offset or not self._segments[-1].size_bytes:
+            return False
+        self._roll()
+        return True
+
+    def last_words(self) -> dict[int, LastWord]:
+        """By producer that may go on, what it wrote last, for compaction to keep."""
+        known = {info.producer_id for info in self.producers()}
+        return {
+            producer_id: LastWord(
+                producer_epoch=producer.epoch,
+                last_offset=producer.batches[-1].duplicate.last_offset if producer.batches else None,
+            )
+            for producer_id, producer in self._producers.freeze().producers.items()
+            if producer_id in known
+        }
+
+    def show_cleaned(self, replaced: Sequence[Segment], cleaned: CleanedSegment) -> Segment | None:
+        """Let a compacted segment take the place of others; None when these are not all there any more.
+
+        Its file stays open until `settle` says that it has its name.
+        """
+        self._require_open()
+        first = bisect_right(self._base_offsets, replaced[0].base_offset) - 1
+        end = first + len(replaced)
+        if first < 0 or self._segments[first:end] != list(replaced):
+            return None
+        segment = self._new_segment(replaced[0].base_offset)
+        segment.adopt_cleaned(
+            cleaned.file,
+            cleaned.index,
+            cleaned.aborted,
+            size_bytes=cleaned.size_bytes,
+            next_offset=self._base_offsets[end],
+        )
+        self._segments[first:end] = [segment]
+        self._base_offsets[first:end] = [segment.base_offset]
+        for each in replaced:
+            each.close()
+        return segment
+
+    @property
+    def failed(self) -> StorageError | None:
+        """The first failed write or sync of the whole store; no write is taken after it."""
+        return self._fail_stop.failed
+
+    def fail(self, doing: str, error: OSError) -> StorageError:
+        """Take no more writes, here and in the whole store; return the error to raise."""
+        return self._fail_stop.fail(doing, error)
+
+    def settle(self, segment: Segment) -> None:
+        """Note that a compacted segment's file has its name."""
+        segment.is_pinned = False
 
     def close(self, *, sync: bool = True) -> None:
         """Sync what is not yet durable, unless the disk has failed, and close the files."""
@@ -435,7 +516,8 @@ class PartitionLog:
 
     def retire(self) -> None:
         """Refuse all further calls, once a sync that is running has ended. May be called on any thread."""
-        with self._sync_lock, self._names_lock, self._checkpoints.lock:
+        self.is_retiring = True
+        with self.cleaning_lock, self._sync_lock, self.names_lock, self._checkpoints.lock:
             self._is_closed = True
             self._checkpoints.forget()
 
@@ -490,13 +572,7 @@ class PartitionLog:
     def _roll(self) -> Segment:
         self._segments[-1].growing_index.seal()
         self._checkpoints.rolled(self._end_offset)
-        segment = Segment(
-            self.directory,
-            self._end_offset,
-            disk=self._storage.disk,
-            files=self._storage.files,
-            index_interval_bytes=self._settings.index_interval_bytes,
-        )
+        segment = self._new_segment(self._end_offset)
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
         with self._unsealed_lock:
@@ -505,6 +581,15 @@ class PartitionLog:
         self._rolling = self._new_rolling()
         self._storage.on_checkpoint_due(self)
         return segment
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self.directory,
+            base_offset,
+            disk=self._storage.disk,
+            files=self._storage.files,
+            index_interval_bytes=self._settings.index_interval_bytes,
+        )
 
     def _new_rolling(self) -> Rolling:
         """What says when the active segment is full."""
@@ -525,7 +610,7 @@ class PartitionLog:
         del self._base_offsets[:count]
         return self.start_offset
 
-    def _make_active_file(self) -> None:
+    def make_active_file(self) -> None:
         """Make sure that a segment is found after those that go: it says where the log goes on."""
         file = self._storage.disk.open(self._segments[-1].path)
         self._storage.disk.close(file)

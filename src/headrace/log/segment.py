@@ -90,6 +90,8 @@ class Segment:
         self._beginning_checksums = (0, 0)
         self._transaction_index: TransactionIndex | None = TransactionIndex()
         self._file: int | None = None
+        self.is_pinned = False
+        """Whether the file has to stay open because it does not have its name yet."""
         self._synced_bytes = 0
         self._boundaries: dict[int, int] = {}
         self._trusted_from = 0
@@ -106,8 +108,8 @@ class Segment:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether batches have been written that are not known to be durable."""
-        return self.size_bytes > self._synced_bytes
+        """Whether batches have been written that are not known to be durable, or can't be found by name."""
+        return self.is_pinned or self.size_bytes > self._synced_bytes
 
     @property
     def index(self) -> SegmentIndex:
@@ -115,6 +117,11 @@ class Segment:
         if self._index is None:
             return self._load_index()
         return self._index if self._index.is_whole else self._load_beginning(self._index)
+
+    @property
+    def known_index(self) -> SegmentIndex | None:
+        """What is in memory of both indexes. May be asked on any thread."""
+        return self._index
 
     @property
     def transaction_index(self) -> TransactionIndex:
@@ -156,6 +163,20 @@ class Segment:
         self._trusted_from = size_bytes
         self._index = None
         self._transaction_index = None
+
+    def adopt_cleaned(
+        self, file: int, index: SegmentIndex, aborted: TransactionIndex, *, size_bytes: int, next_offset: int
+    ) -> None:
+        """Take over what compaction has written and synced, in an open file that has another name as yet."""
+        self.size_bytes = self._synced_bytes = size_bytes
+        self.next_offset = next_offset
+        self.is_sealed = True
+        self.name_is_durable = True
+        self.is_pinned = True
+        self._index = index
+        self._transaction_index = aborted
+        self._file = file
+        self._files.adopt(self)
 
     def adopt_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Take over the beginning of an unsealed segment, of which an earlier process made a checkpoint."""

@@ -170,7 +170,7 @@ class LogStore:
     @property
     def cuts(self) -> list[CutTail]:
         """What opening had to cut off."""
-        return [partition.cut for partition in self._partitions() if partition.cut is not None]
+        return [partition.cut for partition in self.partitions() if partition.cut is not None]
 
     def make_checkpoints(self, on_due: Callable[[PartitionLog], None]) -> None:
         """From now on, `on_due` is called with each partition whose `checkpoint` is to be called.
@@ -360,7 +360,7 @@ class LogStore:
     def close(self) -> None:
         """Sync and close all partitions, and let go of the directory."""
         try:
-            for partition in self._partitions():
+            for partition in self.partitions():
                 partition.close()
             if self._lock is not None and self._fail_stop.failed is None:
                 self._write_recovery_points()
@@ -417,7 +417,8 @@ class LogStore:
             del self._topics_by_id[topic.topic_id]
             self._partition_count -= len(topic.partitions)
 
-    def _partitions(self) -> Iterator[PartitionLog]:
+    def partitions(self) -> Iterator[PartitionLog]:
+        """All partitions of all topics."""
         return (partition for topic in self._topics.values() for partition in topic.partitions)
 
     def _open(self) -> None:
@@ -450,7 +451,7 @@ class LogStore:
 
     def _release(self) -> None:
         """Close what is open without another try to sync it."""
-        for partition in self._partitions():
+        for partition in self.partitions():
             partition.close(sync=False)
         self._files.close_all()
         if self._lock is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from headrace.clock import Clock
     from headrace.log.disk import Buffer
 
 SECTOR_BYTES: Final = 512
@@ -70,8 +71,10 @@ class _File:
     """What the disk has."""
     unsynced: list[_Write | _Cut] = field(default_factory=list)
     """What the next sync has to do."""
+    modified_ms: int = 0
 
-    def change(self, change: _Write | _Cut) -> None:
+    def change(self, change: _Write | _Cut, now_ms: int) -> None:
+        self.modified_ms = now_ms
         change.apply(self.content)
         self.unsynced.append(change)
 
@@ -97,7 +100,9 @@ class _Directory:
 class SimulatedDisk:
     """A disk in memory. Used from one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Without a clock, all files were written in 1970."""
+        self._clock = clock
         self._root = _Directory()
         self._open: dict[int, _File] = {}
         self._locked: dict[int, _File] = {}
@@ -186,26 +191,30 @@ class SimulatedDisk:
         target = self._opened(file)
         data = b"".join(buffers)
         if self._steps_left == 0 or self._fails_now("append"):
-            _append(target, data[: len(data) // 2])
+            _append(target, data[: len(data) // 2], self._now_ms())
         self._may_fail("append")
         self._step()
-        _append(target, data)
+        _append(target, data, self._now_ms())
 
     def rewrite(self, file: int, position: int, data: Buffer) -> None:
         """Write bytes over those that are there."""
         self._may_fail("rewrite")
         self._step()
-        self._opened(file).change(_Write(position, bytes(data)))
+        self._opened(file).change(_Write(position, bytes(data)), self._now_ms())
 
     def truncate(self, file: int, size_bytes: int) -> None:
         """Cut the file to a size."""
         self._may_fail("truncate")
         self._step()
-        self._opened(file).change(_Cut(size_bytes))
+        self._opened(file).change(_Cut(size_bytes), self._now_ms())
 
     def size_bytes(self, file: int) -> int:
         """How long the file is."""
         return len(self._opened(file).content)
+
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written."""
+        return self._file(path).modified_ms
 
     def sync_file(self, file: int) -> None:
         """Keep all that was written to the file since the last sync, whether that failed or not."""
@@ -291,6 +300,9 @@ class SimulatedDisk:
         self._directory(path)
         return DiskSpace(-1, -1)
 
+    def _now_ms(self) -> int:
+        return 0 if self._clock is None else self._clock.now_ms()
+
     def _step(self) -> None:
         self.steps += 1
         if self._steps_left is not None:
@@ -332,8 +344,8 @@ class SimulatedDisk:
         return entry
 
 
-def _append(file: _File, data: bytes) -> None:
-    file.change(_Write(len(file.content), data))
+def _append(file: _File, data: bytes, now_ms: int) -> None:
+    file.change(_Write(len(file.content), data), now_ms)
 
 
 def _crash_directory(directory: _Directory, random: Random) -> None:

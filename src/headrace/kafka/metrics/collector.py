@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from headrace.kafka.engine import Engine
     from headrace.kafka.metrics.counters import Times
+    from headrace.log.cleaner import CleanerCounts
     from headrace.log.partition import PartitionLog
     from headrace.log.topic import Topic
 
@@ -42,9 +43,9 @@ PARTITION: Final = ("topic", "partition")
 class BrokerMetrics:
     """What one broker shows. Safe to use from several threads."""
 
-    def __init__(self, engine: Engine, sync_times: Times) -> None:
+    def __init__(self, engine: Engine, sync_times: Times, cleaner_counts: CleanerCounts) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(BrokerCollector(engine, sync_times))
+        self._registry.register(BrokerCollector(engine, sync_times, cleaner_counts))
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[str, bytes]:
@@ -56,10 +57,11 @@ class BrokerMetrics:
 class BrokerCollector:
     """Looks up numbers when it is asked to. Safe to use from several threads."""
 
-    def __init__(self, engine: Engine, sync_times: Times) -> None:
+    def __init__(self, engine: Engine, sync_times: Times, cleaner_counts: CleanerCounts) -> None:
         self._engine = engine
         self._services = engine.services
         self._sync_times = sync_times
+        self._cleaner_counts = cleaner_counts
 
     def describe(self) -> Iterable[Metric]:
         """Nothing before it is asked for: registering must not collect."""
@@ -75,6 +77,7 @@ class BrokerCollector:
         yield from self._topics()
         yield from self._groups()
         yield from self._transactions()
+        yield from self._cleaning()
         yield _histogram(
             "sync_duration_seconds",
             "How long it takes to make appends durable.",
@@ -137,6 +140,21 @@ class BrokerCollector:
         ):
             samples = [(labels, look_up(log)) for labels, log in logs]
             yield _gauges(f"partition_{name}", documentation, PARTITION, samples)
+
+    def _cleaning(self) -> Iterator[Metric]:
+        counts = self._cleaner_counts
+        yield _counter("retention_deleted_bytes", "Bytes of files of deleted segments.", counts.deleted_bytes)
+        yield _counter("compaction_saved_bytes", "Bytes that compaction removed.", counts.compacted_bytes)
+        yield _counter(
+            "cleaner_failures",
+            "Retentions and compactions that failed; they are tried again.",
+            counts.failures,
+        )
+        yield _gauge(
+            "uncleanable_partitions",
+            "Partitions that are not compacted, because a batch can't be read.",
+            counts.uncleanable_partitions,
+        )
 
     def _groups(self) -> Iterator[Metric]:
         coordinator = self._services.groups.coordinator
