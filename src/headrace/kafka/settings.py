@@ -89,6 +89,7 @@ class FixedSetting:
 
 _CONFIG_DEFAULTS: Final = {field.name: field.default for field in fields(BrokerConfig)}
 _BOOLEAN, _INT, _LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.LONG
+_SHORT = SettingType.SHORT
 
 _FIXED_SETTINGS: Final = (
     FixedSetting(
@@ -185,7 +186,7 @@ _FIXED_SETTINGS: Final = (
         "How long committed offsets outlive the last member of their group.",
     ),
     FixedSetting("offsets.topic.num.partitions", _INT, "=1", "How many partitions __consumer_offsets has."),
-    FixedSetting("offsets.topic.replication.factor", _INT, "=1", "How many replicas __consumer_offsets has."),
+    FixedSetting("offsets.topic.replication.factor", _SHORT, "=1", "The replicas of __consumer_offsets."),
     FixedSetting(
         "socket.request.max.bytes",
         _INT,
@@ -202,7 +203,7 @@ _FIXED_SETTINGS: Final = (
         "transaction.state.log.num.partitions", _INT, "=1", "How many partitions __transaction_state has."
     ),
     FixedSetting(
-        "transaction.state.log.replication.factor", _INT, "=1", "How many replicas __transaction_state has."
+        "transaction.state.log.replication.factor", _SHORT, "=1", "The replicas of __transaction_state."
     ),
     FixedSetting(
         "transactional.id.expiration.ms",
@@ -263,7 +264,7 @@ _FIXED_SETTINGS: Final = (
         "transaction.state.log.num.partitions", _INT, "=1", "How many partitions __transaction_state has."
     ),
     FixedSetting(
-        "transaction.state.log.replication.factor", _INT, "=1", "How many replicas __transaction_state has."
+        "transaction.state.log.replication.factor", _SHORT, "=1", "The replicas of __transaction_state."
     ),
     FixedSetting(
         "transactional.id.expiration.ms",

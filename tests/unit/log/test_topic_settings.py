@@ -9,7 +9,6 @@ import pytest
 
 from headrace.config import LONG_MAX, LogConfig
 from headrace.errors import ConfigError
-from headrace.log.setting_kinds import SettingType
 from headrace.log.topic_settings import TOPIC_SETTINGS, TopicSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "topic-settings.md"
@@ -103,7 +102,7 @@ def test_a_segment_size_for_tests_goes_before_the_usual_one() -> None:
 def test_types_have_the_numbers_that_kafka_gives_them() -> None:
     names = ["preallocate", "compression.type", "segment.bytes", "segment.ms", "min.cleanable.dirty.ratio"]
     kinds = [TOPIC_SETTINGS[name].setting_type for name in (*names, "cleanup.policy")]
-    assert kinds == list(SettingType)
+    assert [int(kind) for kind in kinds] == [1, 2, 3, 5, 6, 7]
 
 
 def test_every_setting_is_listed_in_the_documentation_with_its_default_and_its_meaning() -> None:
