@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition
 
 from headrace.broker import Broker
 from headrace.config import MIB, Address, BrokerConfig
-from headrace.kafka import client_connection, engine
+from headrace.kafka import budget, client_connection, engine
 from headrace.kafka.api import APIS
 
 if TYPE_CHECKING:
@@ -100,6 +100,32 @@ def test_a_frame_that_drips_in_too_slowly_closes_its_connection(
         slow.send(struct.pack(">ih", 50 * MIB, PRODUCE) + b"x" * 1_000)
         assert_refused(slow, caplog, "was not there as a whole")
         assert idle.request(METADATA, 1, topics=()).topics == ()
+
+
+def test_large_frames_that_stand_still_delay_no_small_request_and_make_way_for_large_ones(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[[str], Any],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "SWEEP_INTERVAL_S", 0.02)
+    monkeypatch.setattr(budget, "PACE_WINDOW_S", 0.2)
+    config = BrokerConfig(
+        listen=Address("127.0.0.1", 0),
+        message_bytes_max=MIB,
+        frame_bytes_max=2 * MIB,
+        in_flight_bytes_max=4 * MIB,
+    )
+    with Broker(tmp_path / "narrow", config=config) as broker:
+        kafka = kafka_at(broker.bootstrap)
+        kafka.create_topic("orders")
+        for _ in range(6):
+            raw_at(broker.bootstrap).send(struct.pack(">ih", 2 * MIB, PRODUCE) + b"x" * 1_000_000)
+        neighbour = raw_at(broker.bootstrap)
+        assert [topic.name for topic in neighbour.request(METADATA, 1, topics=None).topics] == ["orders"]
+        assert kafka.produce("orders", [b"x" * 900_000]) == [0]
+        assert "came too slowly while others waited" in caplog.text
 
 
 def test_a_client_with_an_endless_name_can_join_a_group(raw: Any, caplog: pytest.LogCaptureFixture) -> None:
