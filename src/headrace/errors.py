@@ -106,7 +106,14 @@ class TooManyOpenFiles(StorageError):
 
 
 class InvalidRecord(FaultError):
-    """A record can't be kept in its topic: it has no key, or can't be read."""
+    """A record can't be kept in its topic: it has no key, or can't be read.
+
+    `record_numbers` are the places, in the batch that is refused, of the records that are at fault.
+    """
+
+    def __init__(self, message: str, record_numbers: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.record_numbers = record_numbers
 
 
 class InvalidTimestamp(FaultError):

@@ -95,6 +95,22 @@ def test_a_record_above_the_topics_maximum_is_refused(client: Client, new_topic:
         producer.produce(topic, b"x" * 10_000)
 
 
+@pytest.mark.clients("confluent", "java-4.3")
+def test_a_record_without_a_key_is_refused_by_a_compacted_topic(
+    client: Client, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(cleanup_policy="compact")
+    producer = client.producer(linger_ms=100)
+    producer.send(NewRecord(topic=topic, partition=0, value=b"x", key=key) for key in (None, b"a", b"b"))
+    with pytest.raises(ClientError, match="INVALID_RECORD"):
+        producer.flush()
+    producer.send(NewRecord(topic=topic, partition=0, value=b"x", key=key) for key in (b"a", None))
+    with pytest.raises(ClientError, match=r"INVALID_RECORD|part of a batch"):
+        producer.flush()
+    producer.send([NewRecord(topic=topic, partition=0, value=b"x", key=b"a")])
+    assert producer.flush() == [(0, 0)]
+
+
 def test_an_idempotent_producer_writes_every_record_once_and_in_order(
     client: Client, new_topic: Callable[..., str]
 ) -> None:

@@ -97,6 +97,7 @@ class Intake:
     ) -> None:
         """Walk over the records without decoding what nobody asks for."""
         position = 0
+        keyless: list[int] = []
         for number in range(header.record_count):
             length, position = read_varint(records, position)
             end = position + length
@@ -110,10 +111,14 @@ class Intake:
                 raise CorruptBatch(f"record {number} has offset delta {offset_delta}")
             key_length, position = read_varint(records, position)
             if key_length < 0 and self._needs_keys:
-                raise InvalidRecord(f"record {number} has no key, which a compacted topic needs")
+                keyless.append(number)
             position = end
         if position != len(records):
             raise CorruptBatch(f"{len(records) - position} bytes follow the last record")
+        if keyless:
+            raise InvalidRecord(
+                f"record {keyless[0]} of the batch has no key, which a compacted topic needs", tuple(keyless)
+            )
 
     def _check_age(self, timestamp_ms: int) -> None:
         if timestamp_ms != NO_TIMESTAMP:

@@ -97,8 +97,9 @@ def test_a_record_without_a_timestamp_is_never_too_old(make_batch: MakeBatch) ->
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
 def test_a_record_without_a_key_is_refused_where_keys_decide_what_stays(codec: str, policy: str) -> None:
     admit(keyless(codec))
-    with pytest.raises(InvalidRecord, match="record 1 has no key"):
+    with pytest.raises(InvalidRecord, match="record 1 of the batch has no key") as caught:
         admit(keyless(codec), cleanup_policy=policy)
+    assert caught.value.record_numbers == (1,)
 
 
 @pytest.mark.parametrize("target", ["uncompressed", *CODECS[1:]])

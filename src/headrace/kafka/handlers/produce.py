@@ -35,6 +35,7 @@ from headrace.errors import (
 from headrace.kafka.answer import Pending, Silence, follow
 from headrace.kafka.handlers.transactional_batches import ATTRIBUTES_AT, admit, is_transactional
 from headrace.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -144,6 +145,8 @@ def _append(
     """Append, and tell below which offset all must be durable before this may be acknowledged."""
     try:
         appended = log.append(partition.records or b"", size_bytes_max=log.settings.max_message_bytes)
+    except InvalidRecord as error:
+        return _invalid(partition.index, error), None
     except HeadraceError as error:
         return _failed(partition.index, error_code_of(error), str(error)), None
     services.commit.appended(log)
@@ -193,6 +196,20 @@ def error_code_of(error: HeadraceError) -> ErrorCode:
 
 def _failed(index: int, error_code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
     return PartitionProduceResponse(index=index, error_code=error_code, base_offset=-1, error_message=message)
+
+
+def _invalid(index: int, error: InvalidRecord) -> PartitionProduceResponse:
+    """Name the records at fault, so that a client can tell them from those that were only beside them."""
+    return PartitionProduceResponse(
+        index=index,
+        error_code=ErrorCode.invalid_record,
+        base_offset=-1,
+        record_errors=tuple(
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=str(error))
+            for number in error.record_numbers
+        ),
+        error_message=str(error),
+    )
 
 
 def _has_error(responses: tuple[TopicProduceResponse, ...]) -> bool:
