@@ -24,8 +24,9 @@ from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from headrace.clock import SystemClock
-from headrace.config import Address, BrokerConfig
+from headrace.config import Address, BrokerConfig, failpoints_to_arm
 from headrace.errors import UsageError
+from headrace.failpoints import arm_all
 from headrace.kafka.security.users import UserRegistry
 from headrace.kafka.security.users_file import USERS_FILE_NAME
 from headrace.kafka.security.verifier import ITERATION_COUNT_MIN
@@ -185,6 +186,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> Non
     """Serve in the foreground until SIGINT or SIGTERM, then shut down cleanly. Call it on the main thread."""
 
     _allow_open_files()
+    arm_all(failpoints_to_arm())
 
     async def serve_until_signal() -> None:
         stopping = asyncio.Event()

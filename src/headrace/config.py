@@ -73,6 +73,14 @@ def new_user_password() -> str | None:
     return os.environ.get("HEADRACE_PASSWORD")
 
 
+FAILPOINTS_VARIABLE: Final = "HEADRACE_FAILPOINTS"
+
+
+def failpoints_to_arm() -> str:
+    """Where a test wants the broker to die, fail or wait (HEADRACE_FAILPOINTS); see failpoints.py."""
+    return os.environ.get(FAILPOINTS_VARIABLE, "")
+
+
 def java_home() -> Path | None:
     """JAVA_HOME, where it is set."""
     explicit = os.environ.get("JAVA_HOME")

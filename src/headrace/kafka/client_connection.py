@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.config import KIB, Address
 from headrace.errors import ProtocolError
+from headrace.failpoints import hit
 from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.budget import Pace
 from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
@@ -260,6 +261,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.write(b"".join(parts))
         else:
             self._transport.writelines(parts)
+        hit("kafka.answered")
 
     def _pause_or_resume_reading(self) -> None:
         if self._is_ending or self._transport.is_closing():

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import StorageError
+from headrace.failpoints import hit
 from headrace.kafka.groups.consumer.heartbeat import ConsumerGroupLimits
 from headrace.kafka.groups.consumer.state import TopicInfo
 from headrace.kafka.groups.coordinator import (
@@ -251,9 +252,11 @@ class ConsumerGroups:
             if error is None:
                 for record in records:
                     self.coordinator.apply(record)
+            hit("kafka.offsets.durable")
             on_durable(error)
 
         log = self._log()
+        hit("kafka.offsets.append")
         appended = append(log)
         self._unapplied.append(records)
         self._commit.appended(log)

@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import HeadraceError
+from headrace.failpoints import hit
 from headrace.kafka.transactions.coordinator import TransactionCoordinator, TransactionLimits
 from headrace.kafka.transactions.records import TransactionForgotten
 from headrace.kafka.transactions.state import TransactionState
@@ -132,7 +133,12 @@ class ProducerTransactions:
             client_version=client_version,
             now_ms=self._clock.now_ms(),
         )
-        self._carry_out(transactional_id, decision, then)
+
+        def on_added(outcome: Decision | HeadraceError) -> None:
+            hit("kafka.transaction.added")
+            then(outcome)
+
+        self._carry_out(transactional_id, decision, on_added)
 
     def end(
         self,
@@ -241,6 +247,7 @@ class ProducerTransactions:
 
     def _write_markers(self, transactional_id: str, error: HeadraceError | None) -> None:
         if error is None:
+            hit("kafka.transaction.prepared")
             transaction = self.coordinator.transactions[transactional_id]
             self.markers.write(transaction, partial(self._complete, transactional_id))
         else:
@@ -248,6 +255,7 @@ class ProducerTransactions:
 
     def _complete(self, transactional_id: str, error: HeadraceError | None) -> None:
         if error is None:
+            hit("kafka.transaction.marked")
             decision = self.coordinator.handle_complete(transactional_id, self._clock.now_ms())
             try:
                 self._write(decision.records)
@@ -257,6 +265,7 @@ class ProducerTransactions:
                     self._scheduler.call_later(RETRY_S, again)
                     return
                 error = failure
+        hit("kafka.transaction.completed")
         self._tell_ended(transactional_id, error)
 
     def _tell_ended(self, transactional_id: str, error: HeadraceError | None) -> None:

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import HeadraceError, InvalidProducerEpoch, PartitionClosed
+from headrace.failpoints import hit
 from headrace.kafka.services import OFFSETS_TOPIC
 from headrace.kafka.transactions.state import TransactionState
 
@@ -99,6 +100,7 @@ class TransactionMarkers:
                 lambda: self.write_one(partition, producer_id, producer_epoch, commits=commits, then=then),
             )
         else:
+            hit("kafka.transaction.marker")
             self._commit.appended(log)
             self._commit.when_durable(log, appended.last_offset + 1, on_end)
 

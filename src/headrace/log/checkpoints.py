@@ -24,6 +24,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from headrace.config import KIB
+from headrace.failpoints import hit
 from headrace.log.checkpoint import CHECKPOINT_NAME, Checkpoint, encode_checkpoint
 from headrace.log.durable_file import write_durably, write_whole
 from headrace.log.index import SegmentIndex
@@ -131,7 +132,9 @@ class Checkpoints:
         with self.lock:
             if (producers := self._rolled.get(base_offset)) is not None:
                 self._write_snapshot(base_offset, producers)
+            hit("log.seal")
             segment.write_indexes()
+            hit("log.sealed")
             if successor.is_sealed:
                 self._disk.sync_directory(self._directory)
             else:
@@ -143,6 +146,7 @@ class Checkpoints:
         write_whole(self._disk, self._directory / snapshot_name(offset), encode_snapshot(producers))
 
     def _write_checkpoint(self, checkpoint: Checkpoint, base_offsets: tuple[int, ...]) -> None:
+        hit("log.checkpoint")
         write_durably(self._disk, self._directory / CHECKPOINT_NAME, encode_checkpoint(checkpoint))
         before, self._last_offset = self._last_offset, checkpoint.next_offset
         if before != self._last_offset and before not in base_offsets:

@@ -12,6 +12,7 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import StorageError
+from headrace.failpoints import hit
 from headrace.log.durable_file import read_whole, write_durably
 
 if TYPE_CHECKING:
@@ -105,7 +106,9 @@ class Identity:
             "next_producer_id": reserved_below,
         }
         data = json.dumps(content, indent=2).encode() + b"\n"
+        hit("store.producer_ids")
         write_durably(self._disk, self._path, data, temporary_name=TEMPORARY_NAME)
+        hit("store.producer_ids.reserved")
 
 
 def _cluster_id(new_id: UUID) -> str:

@@ -20,6 +20,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
+from headrace.failpoints import hit
 from headrace.log.batch import Batch, place, read_header, split_batches, with_base_offset
 from headrace.log.change import Change
 from headrace.log.checkpoints import Checkpoints
@@ -370,7 +371,9 @@ class PartitionLog:
             if end_offset == self._durable_offset and len(unsealed) == 1:
                 return
             try:
+                hit("log.sync")
                 self._sync_segments(unsealed)
+                hit("log.synced")
             except OSError as error:
                 raise self._fail_stop.fail(f"syncing {self.directory}", error) from error
             self._durable_offset = end_offset
@@ -402,7 +405,9 @@ class PartitionLog:
         def work() -> Callable[[], int]:
             self._require_open()
             if before_offset > self._durable_log_start_offset:
+                hit("log.start")
                 write_log_start(self._storage.disk, self.directory, before_offset)
+                hit("log.started")
                 self._durable_log_start_offset = before_offset
             return lambda: self._show_start(before_offset)
 
@@ -570,6 +575,7 @@ class PartitionLog:
         return self._roll() if is_due else active
 
     def _roll(self) -> Segment:
+        hit("log.roll")
         self._segments[-1].growing_index.seal()
         self._checkpoints.rolled(self._end_offset)
         segment = self._new_segment(self._end_offset)

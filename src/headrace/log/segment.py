@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from crc32c import crc32c
 
 from headrace.errors import CorruptBatch
+from headrace.failpoints import hit, is_armed
 from headrace.log.durable_file import read_whole, write_whole
 from headrace.log.index import NO_TIMESTAMP, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, SegmentIndex
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
@@ -190,7 +191,13 @@ class Segment:
 
     def append(self, headers: Sequence[BatchHeader], buffers: Sequence[Buffer]) -> None:
         """Write batches, given by their headers as placed and by their bytes, at the end."""
+        hit("log.append")
+        if is_armed("log.append.half"):
+            data = b"".join(buffers)
+            self._disk.append(self.open(), [data[: len(data) // 2]])
+        hit("log.append.half")
         self._disk.append(self.open(), buffers)
+        hit("log.appended")
         index = self.growing_index
         for header in headers:
             index.add(header, self.size_bytes)

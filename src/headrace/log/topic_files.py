@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import StorageError
+from headrace.failpoints import hit
 from headrace.log.durable_file import TEMPORARY_NAME, make_directory_durably, read_whole, write_durably
 from headrace.log.topic import decode_manifest, encode_manifest
 
@@ -68,10 +69,12 @@ class TopicFiles:
         for name in names:
             self._disk.make_directory(self.log_dir / name)
         self._disk.sync_directory(self.log_dir)
+        hit("store.topic.create")
 
     def write(self, manifest: Manifest) -> None:
         """Write a topic's manifest: once this returns, it is so. After OpenRefused, it is as before."""
         write_durably(self._disk, self._manifest_path(manifest.name), encode_manifest(manifest))
+        hit("store.topic.created")
 
     def delete(self, name: str, topic_id: UUID) -> None:
         """Remove a topic with all of its data. After OpenRefused, another call goes on with it."""
@@ -80,6 +83,7 @@ class TopicFiles:
         names = self._disk.names(self._topics_dir)
         if manifest.name in names and gone.name not in names:
             self._disk.rename(manifest, gone)
+            hit("store.topic.delete")
             names = [gone.name]
         self._disk.sync_directory(self._topics_dir)
         if gone.name in names:

@@ -32,6 +32,7 @@ from headrace.errors import (
     PartitionClosed,
     StorageError,
 )
+from headrace.failpoints import hit
 from headrace.kafka.answer import Pending, Silence, follow
 from headrace.kafka.handlers.transactional_batches import ATTRIBUTES_AT, admit, is_transactional
 from headrace.kafka.messages.produce import (
@@ -233,6 +234,7 @@ def _when_durable(
         if error is not None:
             failures[wait.topic_position, wait.partition_position] = error
         if remaining == 0:
+            hit("kafka.produce.durable")
             pending.resolve(ProduceResponse(responses=_with_failures(responses, failures)))
 
     for wait in waits:

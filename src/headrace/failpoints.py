@@ -1,0 +1,162 @@
+"""Named places where a test can stop, fail or delay the broker. In production they do nothing.
+
+    hit("log.sync")             in the code: this is the place
+    log.sync=kill@3             in HEADRACE_FAILPOINTS: the third time, the process kills itself
+    log.sync=error:EIO          the first time, the disk reports an error
+    log.sync=delay:50           each time, it takes 50 ms longer
+
+Several are separated by semicolons. `headrace.testing.failpoints` arms them within a process. As long as none
+is armed, a place costs one look into an empty dictionary.
+
+`kill` is SIGKILL: no handler runs and nothing is flushed, though what was written stays in the page cache. To
+lose that, too, use `headrace.testing.disk.SimulatedDisk`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Literal
+
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Action = Literal["kill", "error", "delay"]
+
+FAILPOINTS: Final = {
+    "log.append": "a batch was checked and is about to be written",
+    "log.append.half": "the first half of a batch was written, the rest was not",
+    "log.appended": "a batch was written and not synced",
+    "log.sync": "a partition is about to be synced",
+    "log.synced": "a partition was synced, and nobody knows of it yet",
+    "log.roll": "the next batch begins a new segment, whose file is not there yet",
+    "log.seal": "a segment that was rolled is synced and has no index files yet",
+    "log.sealed": "a segment's index files are written, and their names not synced",
+    "log.checkpoint": "a partition's snapshot is written, and its checkpoint is not",
+    "log.start": "records are about to be deleted, and the log's new start is not written",
+    "log.started": "the log's new start is durable, and the files below it are there",
+    "store.producer_ids": "a block of producer ids is about to be reserved",
+    "store.producer_ids.reserved": "a block of producer ids is reserved, and none of it given out",
+    "store.topic.create": "a new topic's directories are made, and its manifest is not",
+    "store.topic.created": "a new topic's manifest is durable, and nobody knows of it yet",
+    "store.topic.delete": "a topic's manifest is gone, and its files are there",
+    "kafka.produce.durable": "a request's batches are durable, and the producer does not know it",
+    "kafka.answered": "an answer was handed to the socket",
+    "kafka.offsets.append": "committed offsets are about to be written",
+    "kafka.offsets.durable": "committed offsets are durable, and the member does not know it",
+    "kafka.transaction.added": "partitions were added to a transaction, durably, and nobody knows of it",
+    "kafka.transaction.prepared": "a transaction's outcome is durable, and no marker is written",
+    "kafka.transaction.marker": "a marker was written; hit once for each partition",
+    "kafka.transaction.marked": "all markers of a transaction are durable, and its end is not written",
+    "kafka.transaction.completed": "the end of a transaction is written, and the producer does not know it",
+}
+"""All places by name."""
+
+_SPEC: Final = re.compile(
+    r"(?P<name>[a-z_.]+)=(?P<action>kill|error|delay)(:(?P<argument>\w+))?(@(?P<hit>\d+))?"
+)
+
+
+@dataclass(slots=True)
+class Failpoint:
+    """What happens at a place."""
+
+    name: str
+    action: Action
+    hits_left: int = 1
+    """It happens at this hit, counted from one; `delay` also at all later ones."""
+    error: int = errno.EIO
+    delay_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if self.name not in FAILPOINTS:
+            raise ConfigError(f"there is no failpoint {self.name!r}; there are {', '.join(FAILPOINTS)}")
+        if self.action == "error" and self.name.startswith("kafka."):
+            raise ConfigError(f"failpoint {self.name} can't report an error: no disk is asked there")
+        if self.hits_left < 1:
+            raise ConfigError(f"failpoint {self.name} can't happen at hit {self.hits_left}: count from 1")
+
+    @classmethod
+    def parse(cls, spec: str) -> Failpoint:
+        """Read `name=action`, with `:argument` and `@hit` after it."""
+        match = _SPEC.fullmatch(spec.strip())
+        if match is None:
+            raise ConfigError(
+                f"{spec!r} is no failpoint: write name=kill, name=error:EIO or name=delay:50, "
+                "and @3 after it for the third hit"
+            )
+        argument = match["argument"]
+        action: Action = match["action"]  # type: ignore[assignment]  # the pattern allows no other
+        failpoint = cls(match["name"], action, hits_left=int(match["hit"] or 1))
+        if argument is not None:
+            failpoint._take(argument)
+        return failpoint
+
+    def _take(self, argument: str) -> None:
+        code = getattr(errno, argument, None)
+        if self.action == "error" and isinstance(code, int):
+            self.error = code
+        elif self.action == "delay" and argument.isdecimal():
+            self.delay_ms = int(argument)
+        else:
+            raise ConfigError(f"{self.action} of failpoint {self.name} can't take {argument!r}")
+
+
+_armed: Final[dict[str, Failpoint]] = {}
+_lock: Final = Lock()
+
+
+def arm(failpoints: Iterable[Failpoint]) -> None:
+    """Let things happen at places, in this whole process."""
+    with _lock:
+        _armed.update({failpoint.name: failpoint for failpoint in failpoints})
+
+
+def arm_all(specs: str) -> None:
+    """Arm what a setting names: specs, separated by semicolons."""
+    arm([Failpoint.parse(spec) for spec in specs.split(";") if spec.strip()])
+
+
+def disarm(name: str) -> None:
+    """Let nothing happen at a place any more."""
+    with _lock:
+        _armed.pop(name, None)
+
+
+def is_armed(name: str) -> bool:
+    """Whether nothing after the next hit of a place will happen as it should."""
+    if not _armed:
+        return False
+    failpoint = _armed.get(name)
+    return failpoint is not None and failpoint.hits_left <= 1 and failpoint.action != "delay"
+
+
+def hit(name: str) -> None:
+    """Be at a place. Raises OSError where an error was asked for."""
+    if _armed and name in _armed:
+        _act(name)
+
+
+def _act(name: str) -> None:
+    with _lock:
+        failpoint = _armed.get(name)
+        if failpoint is None:
+            return
+        failpoint.hits_left -= 1
+        if failpoint.hits_left > 0:
+            return
+        if failpoint.action != "delay":
+            del _armed[name]
+    if failpoint.action == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif failpoint.action == "error":
+        raise OSError(failpoint.error, f"{os.strerror(failpoint.error)} (failpoint {name})")
+    else:
+        time.sleep(failpoint.delay_ms / 1000)
