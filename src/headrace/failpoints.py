@@ -42,6 +42,8 @@ FAILPOINTS: Final = {
     "log.checkpoint": "a partition's snapshot is written, and its checkpoint is not",
     "log.start": "records are about to be deleted, and the log's new start is not written",
     "log.started": "the log's new start is durable, and the files below it are there",
+    "log.compact": "a compacted segment is written beside those that it replaces",
+    "log.compacted": "a compacted segment counts, and the files that it replaces are there",
     "store.producer_ids": "a block of producer ids is about to be reserved",
     "store.producer_ids.reserved": "a block of producer ids is reserved, and none of it given out",
     "store.topic.create": "a new topic's directories are made, and its manifest is not",

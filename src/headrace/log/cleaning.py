@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from headrace.failpoints import hit
 from headrace.log.cleaned_transactions import CleanedTransactions
 from headrace.log.compacted import read_compacted_below, write_compacted_below
 from headrace.log.compaction import Compaction, read_keys
@@ -208,7 +209,9 @@ class PartitionCleaning:
         place = _Place(self._disk, log.directory, replaced[0].base_offset, end_offset)
         segment = None
         try:
+            hit("log.compact")
             self._commit(place)
+            hit("log.compacted")
             segment = yield from ask(lambda: log.show_cleaned(replaced, cleaned))
         finally:
             if segment is None:

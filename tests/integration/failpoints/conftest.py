@@ -28,6 +28,7 @@ from headrace.testing import history as hs
 from headrace.testing.failpoints import kill_at
 
 DEADLINE_S = 60.0
+RECORDS_DELETED = 5
 BROKER_PROGRAM = """
 import sys
 from pathlib import Path
@@ -36,7 +37,13 @@ from headrace.config import Address, BrokerConfig, LogConfig
 config = BrokerConfig(
     listen=Address("127.0.0.1", int(sys.argv[1])),
     data_dir=Path(sys.argv[2]),
-    log=LogConfig(segment_bytes_max=100_000, index_interval_bytes=1_000, checkpoint_bytes=30_000),
+    log=LogConfig(
+        segment_bytes_max=50_000,
+        index_interval_bytes=1_000,
+        checkpoint_bytes=30_000,
+        cleaner_interval_ms=100,
+        min_cleanable_dirty_ratio=0.01,
+    ),
 )
 run_broker(config, lambda address: print(address.port, flush=True))
 """
@@ -383,6 +390,56 @@ class Clerk(Worker):
         self.note(hs.OffsetFetch, invoked, group=self.GROUP, partition=self._partition, offset=offset)
 
 
+class Bookkeeper(Worker):
+    """Keeps a compacted topic of few keys, each with the newest value."""
+
+    KEY_COUNT = 50
+
+    def __init__(self, history: hs.History, bootstrap: str, partition: hs.TopicPartition) -> None:
+        super().__init__(history, bootstrap)
+        self._partition = partition
+        self._number = 10_000_000
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "message.timeout.ms": 120_000,
+                "retry.backoff.ms": 10,
+                "batch.num.messages": 10,
+                **RECONNECT,
+            }
+        )
+
+    def step(self) -> None:
+        for _ in range(100):
+            self._send(self._number)
+            self._number += 1
+        assert self._producer.flush(DEADLINE_S) == 0
+
+    def _send(self, number: int) -> None:
+        invoked = self.history.tick()
+        key = number % self.KEY_COUNT
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            assert error is None, error
+            self.note(
+                hs.Send,
+                invoked,
+                partition=self._partition,
+                values=(number,),
+                keys=(key,),
+                offset=message.offset(),
+            )
+
+        self._producer.produce(
+            self._partition.topic,
+            b"%d" % number,
+            b"%d" % key,
+            partition=self._partition.partition,
+            on_delivery=on_delivery,
+        )
+
+
 class Administrator(Worker):
     """Makes and deletes topics, and deletes records."""
 
@@ -390,11 +447,13 @@ class Administrator(Worker):
         super().__init__(history, bootstrap)
         self.admin = AdminClient({"bootstrap.servers": bootstrap, **RECONNECT})
         self._partition = partition
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, **RECONNECT})
         self._number = 0
         self._deleted_below = 0
 
-    def create_topics(self, **partition_counts: int) -> None:
+    def create_topics(self, compacted: str, **partition_counts: int) -> None:
         topics = [NewTopic(name, count, 1) for name, count in partition_counts.items()]
+        topics.append(NewTopic(compacted, 1, 1, config={"cleanup.policy": "compact"}))
         for future in self.admin.create_topics(topics).values():
             future.result(DEADLINE_S)
 
@@ -407,12 +466,14 @@ class Administrator(Worker):
         with suppress(KafkaException):
             for future in self.admin.delete_topics([name], request_timeout=5).values():
                 future.result(DEADLINE_S)
-        self._delete_records()
-        time.sleep(0.02)
+        for _ in range(RECORDS_DELETED):
+            self._producer.produce(self._partition.topic, b"old", partition=self._partition.partition)
+        if self._producer.flush(5) == 0:
+            self._delete_records()
 
     def _delete_records(self) -> None:
         invoked = self.history.tick()
-        below = self._deleted_below + 5
+        below = self._deleted_below + RECORDS_DELETED
         outcome = hs.Outcome.OK
         try:
             asked = [TopicPartition(*self._partition, below)]
