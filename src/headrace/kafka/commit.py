@@ -45,6 +45,7 @@ class GroupCommit:
         self._dirty: dict[PartitionLog, None] = {}
         self._is_syncing = False
         self._waiters: dict[PartitionLog, deque[tuple[int, Waiter]]] = {}
+        self._failed: StorageError | None = None
 
     def high_watermark(self, log: PartitionLog) -> int:
         """The offset below which consumers may read."""
@@ -70,6 +71,8 @@ class GroupCommit:
         """
         if self.is_durable(log, end_offset) and log not in self._waiters:
             waiter(None)
+        elif self._failed is not None:
+            waiter(self._failed)
         else:
             self._waiters.setdefault(log, deque()).append((end_offset, waiter))
 
@@ -95,8 +98,10 @@ class GroupCommit:
     def fail(self, error: StorageError) -> None:
         """Release everybody with the error: what they wait for will not come.
 
-        Some of it may have reached the disk, but a failed fdatasync does not say what.
+        Some of it may have reached the disk, but a failed fdatasync does not say what. Whoever comes after
+        that for something that is not durable hears the same.
         """
+        self._failed = self._failed or error
         self._on_failure(error)
         self._dirty.clear()
         for log in tuple(self._waiters):

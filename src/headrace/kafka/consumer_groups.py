@@ -11,7 +11,7 @@ gone is forgotten at the next start.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,6 +91,8 @@ class ConsumerGroups:
         self._commit = commit
         self._timers: dict[str, tuple[int, Timer]] = {}
         self._unapplied: deque[Sequence[WrittenRecord]] = deque()
+        self._pending_on_their_way: Counter[tuple[str, str, int]] = Counter()
+        """By group, topic and partition, the offsets of transactions that are not durable yet."""
         self._emptied_at_ms: dict[str, int] = {}
         self._started_at = (clock.now_ms(), clock.monotonic_s())
         self._recover()
@@ -184,6 +186,22 @@ class ConsumerGroups:
             on_durable,
         )
 
+    def is_stable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether no transaction that has not ended yet may change the offset of a partition.
+
+        What is not durable yet counts: its committer may have lost the partition to another member since, and
+        that one would begin too early.
+        """
+        key = (group_id, topic, partition)
+        return not self.coordinator.pending.is_pending(*key) and key not in self._pending_on_their_way
+
+    def unstable_partitions(self, group_id: str) -> set[tuple[str, int]]:
+        """The partitions of which a group has no stable offset."""
+        on_their_way = (
+            (topic, partition) for group, topic, partition in self._pending_on_their_way if group == group_id
+        )
+        return {*self.coordinator.pending.partitions_of(group_id), *on_their_way}
+
     def topics_deleted(
         self, topics: Collection[str], on_durable: Callable[[HeadraceError | None], None]
     ) -> None:
@@ -249,6 +267,7 @@ class ConsumerGroups:
         def apply_then_call(error: HeadraceError | None) -> None:
             # Callers are called in the order in which they wrote.
             self._unapplied.popleft()
+            self._note_pending(records, -1)
             if error is None:
                 for record in records:
                     self.coordinator.apply(record)
@@ -259,8 +278,19 @@ class ConsumerGroups:
         hit("kafka.offsets.append")
         appended = append(log)
         self._unapplied.append(records)
+        self._note_pending(records, 1)
         self._commit.appended(log)
         self._commit.when_durable(log, appended.last_offset + 1, apply_then_call)
+
+    def _note_pending(self, records: Sequence[WrittenRecord], change: int) -> None:
+        on_their_way = self._pending_on_their_way
+        for record in records:
+            if isinstance(record, OffsetPending):
+                offset = record.committed
+                key = (offset.group_id, offset.topic, offset.partition)
+                on_their_way[key] += change
+                if not on_their_way[key]:
+                    del on_their_way[key]
 
     def _log(self) -> PartitionLog:
         topic = self._store.topics.get(OFFSETS_TOPIC)

@@ -4,6 +4,9 @@ Changes of one topic come one after the other: each is checked and begun when th
 of two that create the same topic at once, the first wins and the second finds it there, and settings are
 changed from what they are, not from what they were. Changes of different topics don't wait for each other
 here, though the disk thread does one at a time.
+
+Whoever is told of a change may have more to do before the next one begins, such as forgetting what groups
+know of a topic that is gone, before there is another one of its name.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headrace.errors import StorageError
+    from headrace.kafka.answer import Pending
     from headrace.log.change import Change
     from headrace.log.store import LogStore
     from headrace.log.topic import Topic
 
     Begin = Callable[[], Change[Any]]
-    Then = Callable[[Any], None]
+    Then = Callable[[Any], Pending[bool] | None]
 
 logger: Final = logging.getLogger(__name__)
 
@@ -54,11 +58,12 @@ class TopicChanges:
         self,
         name: str,
         begin: Callable[[], Change[Result]],
-        then: Callable[[Result | HeadraceError], None],
+        then: Callable[[Result | HeadraceError], Pending[bool] | None],
     ) -> None:
         """Begin a change when no other of the topic is going on, and call back with its outcome.
 
-        What `begin` raises is an outcome, too. The call may come before this returns.
+        What `begin` raises is an outcome, too. The call may come before this returns. Where it returns
+        something pending, the next change of the topic begins when that is resolved.
         """
         waiting = self._waiting.get(name)
         if waiting is not None:
@@ -104,14 +109,18 @@ class TopicChanges:
             outcome = change.finish()
         except HeadraceError as error:
             outcome = error
-        self._tell(then, outcome)
-        self._begin_next(name)
+        rest = self._tell(then, outcome)
+        if rest is None:
+            self._begin_next(name)
+        else:
+            rest.then(lambda _: self._begin_next(name))
 
-    def _tell(self, then: Then, outcome: object) -> None:
+    def _tell(self, then: Then, outcome: object) -> Pending[bool] | None:
         if self._store.failed is not None:
             self._on_failure(self._store.failed)
         try:
-            then(outcome)
+            return then(outcome)
         except Exception:
             # The changes that wait for this one must come to their turn, whatever mistake of ours this is.
             logger.exception("a change of a topic was not answered")
+            return None

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from headrace.config import Address, BrokerConfig, LogConfig
-from headrace.errors import TooManyOpenFiles
+from headrace.errors import StorageError, TooManyOpenFiles
 from headrace.kafka.answer import Pending
 from headrace.kafka.api import APIS
 from headrace.kafka.engine import Engine
@@ -485,6 +485,52 @@ def test_offsets_of_a_transaction_survive_crashes_as_pending_and_as_committed(be
     bench.end(successor, commits=False)
     bench.crash()
     assert fetch_offset() == ("none", 5)
+
+
+def test_who_wants_stable_offsets_waits_for_those_that_are_on_their_way_to_the_disk(bench: Bench) -> None:
+    producer = bench.init()
+    bench.add(producer, 0)
+    asked = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata=None)
+    commit = TxnOffsetCommitRequest(
+        transactional_id="id",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=(TxnOffsetCommitRequestTopic(name="t", partitions=(asked,)),),
+    )
+
+    def fetch(topics: tuple[OffsetFetchRequestTopic, ...] | None) -> list[str]:
+        request = OffsetFetchRequest(group_id="g", topics=topics, require_stable=True)
+        topics_found = bench.ask(9, 7, request).topics
+        return [each.error_code.name for topic in topics_found for each in topic.partitions]
+
+    answer = bench.ask(28, 5, commit)
+    bench.sync()
+    # The group may have let another member have the partition meanwhile: it must not begin before offset 5.
+    assert not answer.is_resolved
+    assert fetch((OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1)),)) == [
+        "unstable_offset_commit",
+        "none",
+    ]
+    assert fetch(None) == ["unstable_offset_commit"]
+    bench.settle()
+    assert fetch(None) == ["unstable_offset_commit"]
+    bench.end(producer)
+    assert fetch(None) == ["none"]
+
+
+def test_after_a_failed_sync_nobody_waits_for_what_it_has_lost(bench: Bench) -> None:
+    producer = bench.init()
+    bench.ask(0, NEW, bench.produce_request(producer, 0, "value"))
+    (logs,) = bench.syncs
+    bench.syncs.clear()
+    bench.disk.fail("sync_file")
+    with pytest.raises(StorageError) as failure:
+        logs[0].sync()
+    bench.engine.synced(logs, failure.value)
+    # The partition has been added as far as anybody can see, but that will never be durable.
+    assert error_of(bench.ask(0, NEW, bench.produce_request(producer, 0, "value"))) == "kafka_storage_error"
+    assert error_of(bench.ask(0, OLD, bench.produce_request(producer, 0, "value"))) == "kafka_storage_error"
 
 
 def test_offsets_by_the_first_version_of_the_protocol_have_to_be_added(bench: Bench) -> None:

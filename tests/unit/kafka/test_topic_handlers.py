@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from headrace.config import Address, BrokerConfig
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.handlers.fetch import handle_fetch
@@ -38,10 +38,21 @@ from headrace.testing.disk import SimulatedDisk
 
 
 class FakeGroups:
-    """Forgets the offsets of deleted topics at once."""
+    """Forgets the offsets of deleted topics, at once or when the test says."""
 
-    def topics_deleted(self, _topics: object, on_durable: Callable[[HeadraceError | None], None]) -> None:
-        on_durable(None)
+    def __init__(self) -> None:
+        self.forgotten: list[str] = []
+        self.is_slow = False
+        self.waiting: list[Callable[[HeadraceError | None], None]] = []
+
+    def topics_deleted(
+        self, topics: Collection[str], on_durable: Callable[[HeadraceError | None], None]
+    ) -> None:
+        self.forgotten += topics
+        if self.is_slow:
+            self.waiting.append(on_durable)
+        else:
+            on_durable(None)
 
 
 class Bench:
@@ -59,7 +70,8 @@ class Bench:
         unused: Any = SimpleNamespace()
         timer = SimpleNamespace(cancel=lambda: None)
         scheduler: Any = SimpleNamespace(call_later=lambda _delay, _callback: timer)
-        groups: Any = FakeGroups()
+        self.groups = FakeGroups()
+        groups: Any = self.groups
         self.services = Services(
             config=self.config,
             store=self.store,
@@ -107,16 +119,18 @@ class Bench:
         )
         return self.ask(handle_create_topics, CreateTopicsRequest(topics=topics))
 
-    def delete(self, name: str) -> list[Any]:
-        return self.ask(handle_delete_topics, DeleteTopicsRequest(topic_names=(name,), timeout_ms=1), 5)
+    def delete(self, *names: str) -> list[Any]:
+        return self.ask(handle_delete_topics, DeleteTopicsRequest(topic_names=names, timeout_ms=1), 5)
 
     def metadata(self, name: str) -> list[Any]:
         return self.ask(handle_metadata, MetadataRequest(topics=(MetadataRequestTopic(name=name),)), 9)
 
-    def produce(self, name: str) -> list[Any]:
+    def produce(self, name: str, partition: int = 0) -> list[Any]:
         records = encode_batch([Record(timestamp_ms=0, key=None, value=b"x")])
         data = TopicProduceData(
-            name=name, partition_data=(PartitionProduceData(index=0, records=records),), topic_id=None
+            name=name,
+            partition_data=(PartitionProduceData(index=partition, records=records),),
+            topic_id=None,
         )
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=1, topic_data=(data,))
         return self.ask(handle_produce, request, 9)
@@ -221,6 +235,80 @@ def test_a_topic_that_is_deleted_and_asked_for_at_once_is_another_one(bench: Ben
     asked = bench.metadata("orders")
     bench.finish_work()
     assert asked[0].topics[0].topic_id == bench.store.topics["orders"].topic_id != old
+
+
+def test_a_topic_is_made_anew_only_after_the_offsets_of_the_old_one_are_forgotten_for_good(
+    bench: Bench,
+) -> None:
+    bench.create("orders")
+    bench.finish_work()
+    bench.groups.is_slow = True
+    deleted, asked = bench.delete("orders"), bench.metadata("orders")
+    bench.finish_work()
+    assert (deleted, asked) == ([], [])
+    assert "orders" not in bench.store.topics
+    bench.groups.waiting.pop()(None)
+    bench.finish_work()
+    assert codes(deleted) == [ErrorCode.none]
+    assert asked[0].topics[0].topic_id == bench.store.topics["orders"].topic_id
+
+
+def test_offsets_of_a_topic_are_forgotten_before_other_topics_of_the_request_are_gone(bench: Bench) -> None:
+    bench.create("orders", "clicks")
+    bench.finish_work()
+    deleted = bench.delete("orders", "clicks")
+    work, then = bench.work.pop(0)
+    work()
+    then()
+    assert bench.groups.forgotten == ["orders"]
+    bench.finish_work()
+    assert bench.groups.forgotten == ["orders", "clicks"]
+    assert codes(deleted) == [ErrorCode.none, ErrorCode.none]
+
+
+def test_offsets_are_forgotten_of_a_topic_whose_files_could_not_all_be_removed_yet(bench: Bench) -> None:
+    bench.create("orders")
+    bench.finish_work()
+    bench.disk.fail("names", errno.EMFILE)
+    deleted = bench.delete("orders")
+    bench.finish_work()
+    assert codes(deleted) != [ErrorCode.none]
+    bench.disk.heal()
+    # It is gone for everybody, and what is left of its files goes when another takes its place.
+    assert bench.groups.forgotten == ["orders"]
+    created = bench.create("orders")
+    bench.finish_work()
+    assert codes(created) == [ErrorCode.none]
+
+
+def test_offsets_that_can_not_be_forgotten_are_told_and_hold_up_nothing(bench: Bench) -> None:
+    bench.create("orders")
+    bench.finish_work()
+    bench.groups.is_slow = True
+    deleted, created = bench.delete("orders"), bench.create("orders")
+    bench.finish_work()
+    bench.groups.waiting.pop()(StorageError("the disk is gone"))
+    bench.finish_work()
+    assert codes(deleted) == [ErrorCode.kafka_storage_error]
+    assert codes(created) == [ErrorCode.none]
+
+
+def test_a_deletion_releases_those_who_wait_for_partitions_that_came_after_it_was_asked_for(
+    bench: Bench,
+) -> None:
+    bench.create("orders")
+    bench.finish_work()
+    bench.grow("orders", 2)
+    bench.grow("orders", 3)
+    deleted = bench.delete("orders")
+    work, then = bench.work.pop(0)
+    work()
+    then()
+    waiting = bench.produce("orders", partition=1)
+    assert waiting == []
+    bench.finish_work()
+    assert codes(deleted) == [ErrorCode.none]
+    assert codes(waiting) == [ErrorCode.unknown_topic_or_partition]
 
 
 def test_a_topic_grows_by_one_client_at_a_time(bench: Bench) -> None:

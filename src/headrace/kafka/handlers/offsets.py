@@ -264,10 +264,9 @@ def _fetch_group(
 ) -> OffsetFetchResponseGroup:
     asked = group.topics
     if asked is None:
-        coordinator = services.groups.coordinator
-        keys = set(coordinator.offsets_of(group.group_id))
+        keys = set(services.groups.coordinator.offsets_of(group.group_id))
         if require_stable:
-            keys.update(coordinator.pending.partitions_of(group.group_id))
+            keys.update(services.groups.unstable_partitions(group.group_id))
         asked = _distinct_topics(
             OffsetFetchRequestTopic(name=topic, partition_indexes=(index,)) for topic, index in sorted(keys)
         )
@@ -300,10 +299,9 @@ def _fetch_topic(
 def _fetch_partition(
     services: Services, group_id: str, topic: str, index: int, *, require_stable: bool
 ) -> OffsetFetchResponsePartition:
-    coordinator = services.groups.coordinator
-    if require_stable and coordinator.pending.is_pending(group_id, topic, index):
+    if require_stable and not services.groups.is_stable(group_id, topic, index):
         return _no_offset(index, ErrorCode.unstable_offset_commit)
-    committed = coordinator.offsets_of(group_id).get((topic, index))
+    committed = services.groups.coordinator.offsets_of(group_id).get((topic, index))
     if committed is None:
         return _no_offset(index, ErrorCode.none)
     return OffsetFetchResponsePartition(

@@ -2,13 +2,13 @@
 
 Nothing here waits for the disk on the event loop: topics are made and removed on a thread (topic_changes.py),
 and the answer is given when it is done. A topic that is being deleted is gone at once for everybody else.
-DeleteTopics is answered once it is durable, too, that the groups' offsets of the topics are forgotten.
+DeleteTopics is answered once it is durable, too, that the groups' offsets of the topics are forgotten, and
+not before that is there another topic of the same name.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ from headrace.kafka.settings import topic_settings
 from headrace.log.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from headrace.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -64,22 +64,7 @@ def handle_delete_topics(
         _delete(call, DeleteTopicState(name=name, topic_id=topic_id), count)
         for (name, topic_id), count in counts.items()
     ]
-    pending: Pending[DeleteTopicsResponse] = Pending()
-
-    def forget_offsets(results: tuple[DeletableTopicResult, ...]) -> DeleteTopicsResponse:
-        response = DeleteTopicsResponse(responses=results)
-        deleted = {result.name or "" for result in results if result.error_code is ErrorCode.none}
-        try:
-            call.services.groups.topics_deleted(deleted, partial(on_durable, response))
-        except HeadraceError as error:
-            on_durable(response, error)
-        return response
-
-    def on_durable(response: DeleteTopicsResponse, error: HeadraceError | None) -> None:
-        pending.resolve(response if error is None else _half_deleted(response, error))
-
-    when_all(outcomes, forget_offsets)
-    return pending
+    return when_all(outcomes, lambda results: DeleteTopicsResponse(responses=results))
 
 
 def topic_error(name: str) -> Refused | None:
@@ -247,28 +232,55 @@ def _delete(
     except Refused as refusal:
         return _not_deleted(asked, refusal)
     pending: Pending[DeletableTopicResult] = Pending()
+    deleted: list[Topic] = []
 
     def begin() -> Change[None]:
-        nonlocal topic
-        found = services.topic(topic.name, topic.topic_id)
-        if found is None:
+        present = services.topic(topic.name, topic.topic_id)
+        if present is None:
             raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
+        change = services.store.begin_deletion(topic.name)
         # It may have got partitions while this waited for its turn.
-        topic = found
-        return services.store.begin_deletion(topic.name)
+        deleted.append(present)
+        return change
 
-    def on_outcome(outcome: HeadraceError | None) -> None:
-        for log in topic.partitions:
-            services.commit.closed(log, PartitionClosed(f"topic {topic.name} was deleted"))
-            services.watchers.notify(log)
-        if outcome is not None:
-            pending.resolve(_not_deleted(topic, outcome))
+    def on_outcome(outcome: HeadraceError | None) -> Pending[bool]:
+        return _after_deletion(services, deleted, on_forgotten=partial(answer, outcome))
+
+    def answer(outcome: HeadraceError | None, error: HeadraceError | None) -> None:
+        failure = outcome or error
+        if failure is not None:
+            pending.resolve(_not_deleted(topic, failure))
             return
         audit(call, "topic.delete", topic=topic.name)
         pending.resolve(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
 
     services.topics.change(topic.name, begin, on_outcome)
     return pending
+
+
+def _after_deletion(
+    services: Services, deleted: list[Topic], on_forgotten: Callable[[HeadraceError | None], None]
+) -> Pending[bool]:
+    """Release those who wait for a topic that is gone, and forget its offsets, then call back.
+
+    That holds even if not all of its files could be removed yet. Another topic of its name has to wait for
+    what is returned, or its consumers would begin at the offsets of the old one.
+    """
+    for topic in deleted:
+        for log in topic.partitions:
+            services.commit.closed(log, PartitionClosed(f"topic {topic.name} was deleted"))
+            services.watchers.notify(log)
+    rest: Pending[bool] = Pending()
+
+    def on_durable(error: HeadraceError | None) -> None:
+        on_forgotten(error)
+        rest.resolve(True)
+
+    try:
+        services.groups.topics_deleted({topic.name for topic in deleted}, on_durable)
+    except HeadraceError as error:
+        on_durable(error)
+    return rest
 
 
 def _topic_to_delete(services: Services, asked: DeleteTopicState, count: int) -> Topic:
@@ -289,17 +301,4 @@ def _topic_to_delete(services: Services, asked: DeleteTopicState, count: int) ->
 def _not_deleted(topic: Topic | DeleteTopicState, error: HeadraceError) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=topic.name, topic_id=topic.topic_id, error_code=code_of(error), error_message=str(error)
-    )
-
-
-def _half_deleted(response: DeleteTopicsResponse, error: HeadraceError) -> DeleteTopicsResponse:
-    """The topics are gone, but not the offsets that groups have committed for them."""
-    return replace(
-        response,
-        responses=tuple(
-            replace(result, error_code=code_of(error), error_message=str(error))
-            if result.error_code is ErrorCode.none
-            else result
-            for result in response.responses
-        ),
     )
