@@ -186,7 +186,7 @@ def test_producers_that_wait_hear_of_a_deletion_even_if_offsets_can_not_be_forgo
     released: list[Any] = []
     bench.commit.when_durable(bench.topic.partitions[0], 1, released.append)
     monkeypatch.setattr(ConsumerGroups, "topics_deleted", fail)
-    (answer,) = heard(handle_delete_topics(bench.call(1), delete_request("t")))
+    answer: Any = handle_delete_topics(bench.call(1), delete_request("t"))
     assert answer.responses[0].error_code is ErrorCode.kafka_storage_error
     assert len(released) == 1
 
