@@ -6,6 +6,7 @@ import os
 import socket
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,7 +21,6 @@ from headrace.log import disk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 METADATA, PRODUCE = 3, 0
 
@@ -147,6 +147,19 @@ def test_open_metrics_are_served_to_who_asks_for_them(watched: Broker) -> None:
     answer = get(watched.metrics_url, Accept="application/openmetrics-text; version=1.0.0")
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert answer.text.endswith("# EOF\n")
+
+
+def test_every_number_is_documented(watched: Broker) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "monitor-the-broker.md").read_text()
+    families = text_string_to_metric_families(get(watched.metrics_url).text)
+    kinds = {"counter": "_total"}
+    names = {
+        each.name.removeprefix("headrace_") + kinds.get(each.type, "")
+        for each in families
+        if each.name.startswith("headrace_")
+    }
+    assert len(names) > 20
+    assert {name for name in names if f"`{name}`" not in page} == set()
 
 
 def test_the_numbers_of_the_process_are_there_too(watched: Broker) -> None:
