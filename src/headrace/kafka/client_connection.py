@@ -179,7 +179,7 @@ class ClientConnection(asyncio.Protocol):
             self._fail(error)
         except Exception:
             # A mistake of ours in one request must not end the broker for everybody else.
-            logger.exception(MISTAKE, self._peer)
+            logger.exception(MISTAKE, self._peer, extra=self._log_fields())
             self.abort()
         finally:
             self._is_pumping = False
@@ -246,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
                 self._log_in_further(self._peer.session)
         except Exception:
             # Whoever resolved this answer may have others to resolve, of other connections.
-            logger.exception(MISTAKE, self._peer)
+            logger.exception(MISTAKE, self._peer, extra=self._log_fields())
             self.abort()
         budget.release(size_bytes)
         self._pump()
@@ -334,12 +334,15 @@ class ClientConnection(asyncio.Protocol):
         idle_s_max = self._services.config.connection_idle_ms_max / 1000
         return now_s - self._active_s > idle_s_max and not self._answers and not self._waiting
 
+    def _log_fields(self) -> dict[str, Any]:
+        return fields(client=str(self._peer), principal=self._peer.principal)
+
     def _fail(self, error: ProtocolError) -> None:
         logger.warning(
             "closing the connection of %s: %s",
             self._peer,
             error,
-            extra=fields(client=str(self._peer), principal=self._peer.principal),
+            extra=self._log_fields(),
         )
         if self._tls is None:
             self.abort()

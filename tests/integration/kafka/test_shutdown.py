@@ -13,6 +13,8 @@ from confluent_kafka import KafkaException
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+QUEUED_COUNT_MAX = 5_000
+
 
 def restart(broker_process: Any) -> None:
     broker_process.start()
@@ -107,9 +109,10 @@ def test_everything_acknowledged_before_the_stop_is_there_after_it(
     def produce() -> None:
         number = 0
         while not stopping.is_set():
-            producer.produce("orders", b"%d" % number, on_delivery=note)
-            producer.poll(0)
-            number += 1
+            producer.poll(0 if len(producer) < QUEUED_COUNT_MAX else 0.01)
+            if len(producer) < QUEUED_COUNT_MAX:
+                producer.produce("orders", b"%d" % number, on_delivery=note)
+                number += 1
 
     thread = threading.Thread(target=produce)
     thread.start()
