@@ -26,8 +26,8 @@ test: setup  ## Run all tests, those against a real Apache Kafka included
 	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" $(PYTEST_ARGS)
 	$(BIN)/pytest -m "$(HEAVY)" $(PYTEST_ARGS)
 
-test-fast: venv  ## Run the tests that need no Spark, no browser and no command line: under a minute
-	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" --ignore tests/acceptance $(PYTEST_ARGS)
+test-fast: venv  ## Run the unit and integration tests that need no Spark: about a minute
+	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" tests/unit tests/integration --ignore tests/integration/failpoints $(PYTEST_ARGS)
 
 soak: venv  ## Tell many more stories of a broker in a world that breaks, and fuzz it; SEEDS=100000 tells that many
 	$(BIN)/python -m headrace.testing.simulation --seeds $(SEEDS)

@@ -68,7 +68,7 @@ def trust_pages_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_which_producer_ids_are_taken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Identity, "_write", lambda *_: None)
+    patch.setattr(Identity, "write", lambda *_: None)
 
 
 def let_zombies_commit(patch: pytest.MonkeyPatch) -> None:
