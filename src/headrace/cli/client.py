@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -32,6 +33,7 @@ _UNREACHABLE: Final = {
     KafkaError._TRANSPORT,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
     KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001
 }
 _REFUSED_LOGIN: Final = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001
@@ -41,11 +43,13 @@ _REFUSED_LOGIN: Final = {
 _UNKNOWN_TOPIC: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
 }
 
 
 _from_file: dict[str, str | int | float | bool] = {}
+_admins: WeakSet[AdminClient] = WeakSet()
+_refused_logins: list[KafkaError] = []
+"""Why connections failed. The library tells so aside; the request itself just fails by time-out."""
 
 
 def use_client_config(path: Path) -> None:
@@ -66,8 +70,11 @@ def use_client_config(path: Path) -> None:
 
 def admin_client(bootstrap: str) -> AdminClient:
     """A client for topics and groups."""
+    _refused_logins.clear()
     with _understood():
-        return AdminClient(_settings(bootstrap))
+        admin = AdminClient(_settings(bootstrap))
+    _admins.add(admin)
+    return admin
 
 
 def producer(bootstrap: str, settings: Mapping[str, str | int | float | bool]) -> Producer:
@@ -82,14 +89,20 @@ def consumer(bootstrap: str, settings: Mapping[str, str | int | float | bool]) -
         return Consumer({**_settings(bootstrap), **settings})
 
 
-def _settings(bootstrap: str) -> dict[str, str | int | float | bool]:
+def _settings(bootstrap: str) -> dict[str, Any]:
     # The library's own log lines would mix with ours; what matters reaches us as errors.
-    own: dict[str, str | int | float | bool] = {
+    own = {
         "bootstrap.servers": bootstrap,
         "log_level": 0,
+        "error_cb": _on_error,
         "socket.connection.setup.timeout.ms": 5000,
     }
     return {**own, **_from_file}
+
+
+def _on_error(error: KafkaError) -> None:
+    if error.code() in _REFUSED_LOGIN:
+        _refused_logins.append(error)
 
 
 @contextmanager
@@ -113,14 +126,27 @@ def kafka_errors(bootstrap: str) -> Iterator[None]:
 def explain(error: KafkaError, bootstrap: str) -> HeadraceError:
     """Our error for one of the library's."""
     if error.code() in _UNREACHABLE:
-        return BrokerUnavailable(
-            f"no broker answers at {bootstrap}: start one with `headrace broker`, "
-            "or name another with --bootstrap"
-        )
+        for admin in _admins:
+            admin.poll(0)  # calls _on_error with what has been left for it
+        if not _refused_logins:
+            return BrokerUnavailable(
+                f"no broker answers at {bootstrap}: start one with `headrace broker`, or name another with "
+                "--bootstrap. One that wants a log-in or TLS needs `headrace --client-config FILE`"
+            )
+        error = _refused_logins[-1]
     if error.code() in _REFUSED_LOGIN:
         return ConfigError(
             f"{bootstrap} refused the login: {error.str()}. Put user, password and certificate into a file, "
             "and name it with `headrace --client-config FILE`"
+        )
+    if error.code() == KafkaError._UNKNOWN_PARTITION:  # noqa: SLF001
+        return ConfigError(
+            f"no such partition at {bootstrap}: `headrace topics alter NAME --partitions N` adds partitions"
+        )
+    if error.code() == KafkaError.INVALID_RECORD:
+        return ConfigError(
+            f"the broker at {bootstrap} refused a record: a compacted topic takes none without a key "
+            "(--key-field, --key-separator, --key), and timestamps must be within what the topic allows"
         )
     if error.code() in _UNKNOWN_TOPIC:
         return ConfigError(f"no such topic at {bootstrap}: `headrace topics list` shows what is there")
@@ -130,4 +156,7 @@ def explain(error: KafkaError, bootstrap: str) -> HeadraceError:
 def result_of(future: Future[T], bootstrap: str) -> T:
     """The result of an admin call, or an error that says what to do."""
     with kafka_errors(bootstrap):
-        return future.result(REQUEST_TIMEOUT_S)
+        try:
+            return future.result(REQUEST_TIMEOUT_S)
+        except TimeoutError as error:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001

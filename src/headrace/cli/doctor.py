@@ -76,7 +76,7 @@ def broker_findings(bootstrap: str, *, write: bool) -> Iterator[Finding]:
     try:
         topics = topic_metadata(admin, bootstrap)
     except HeadraceError as error:
-        yield Finding("broker", "problem", str(error), "start it with `headrace broker`")
+        yield Finding("broker", "problem", str(error))
         return
     elapsed_ms = (time.perf_counter() - begin_s) * 1000
     cluster = result_of(admin.describe_cluster(), bootstrap)

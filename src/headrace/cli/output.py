@@ -55,7 +55,7 @@ def print_json(value: object) -> None:
 
 
 def announce(line: str) -> None:
-    """Say on standard output that a server is up: one line, never wrapped, because programs read it too."""
+    """One line on standard output, never wrapped, because programs read it too."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

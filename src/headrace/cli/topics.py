@@ -20,7 +20,7 @@ from headrace.cli.offsets import (
     topic_metadata,
 )
 from headrace.cli.options import AsJson, Bootstrap, Yes
-from headrace.cli.output import print_json, print_rows, report, say
+from headrace.cli.output import announce, print_json, print_rows, report, say
 from headrace.cli.times import parse_moment_ms
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError
@@ -116,7 +116,7 @@ def describe_topic(
     print_rows(partitions, columns=("partition", "first_offset", "next_offset", "leader"), as_json=False)
     for key, entry in sorted(settings.items()):
         if all_settings or not entry.is_default:
-            say(f"{key}={entry.value}")
+            announce(f"{key}={entry.value}")
 
 
 @app.command("alter")

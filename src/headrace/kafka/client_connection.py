@@ -338,12 +338,7 @@ class ClientConnection(asyncio.Protocol):
         return fields(client=str(self._peer), principal=self._peer.principal)
 
     def _fail(self, error: ProtocolError) -> None:
-        logger.warning(
-            "closing the connection of %s: %s",
-            self._peer,
-            error,
-            extra=self._log_fields(),
-        )
+        self._connections.warn_of_closing(self._peer, error)
         if self._tls is None:
             self.abort()
             return

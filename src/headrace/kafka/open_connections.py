@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
     from headrace.config import BrokerConfig
     from headrace.kafka.client_connection import ClientConnection
+    from headrace.kafka.dispatch import Peer
 
 logger: Final = logging.getLogger(__name__)
 
 WARNING_INTERVAL_S: Final = 10.0
 """Refused connections are logged no more often: whoever opens thousands must not fill the disk as well."""
+WARNINGS_PER_HOST_MAX: Final = 5
+"""So many closed connections of one address are logged in that time: clients that are set up wrongly come
+back twenty times a second."""
 
 
 class OpenConnections:
@@ -29,6 +33,8 @@ class OpenConnections:
         self._host_of: dict[ClientConnection, str] = {}
         self._count_by_host: Counter[str] = Counter()
         self._warned_s: float | None = None
+        self._counting_since_s = now_s()
+        self._warning_count_by_host: Counter[str] = Counter()
         self.is_closed = False
         """Whether no further connection is taken at all: the broker is stopping."""
         self.opened_count = 0
@@ -61,6 +67,27 @@ class OpenConnections:
             self._count_by_host[host] -= 1
             if not self._count_by_host[host]:
                 del self._count_by_host[host]
+
+    def warn_of_closing(self, peer: Peer, reason: object) -> None:
+        """Log that a connection is closed for its client's fault, as far as its address may fill lines."""
+        now_s = self._now_s()
+        if now_s - self._counting_since_s >= WARNING_INTERVAL_S:
+            self._counting_since_s = now_s
+            self._warning_count_by_host.clear()
+        self._warning_count_by_host[peer.host] += 1
+        count = self._warning_count_by_host[peer.host]
+        if count > WARNINGS_PER_HOST_MAX:
+            return
+        is_last = count == WARNINGS_PER_HOST_MAX
+        logger.warning(
+            "closing the connection of %s: %s%s",
+            peer,
+            reason,
+            f" (more of this from there is not logged for {WARNING_INTERVAL_S:.0f} seconds)"
+            if is_last
+            else "",
+            extra=fields(client=str(peer), principal=peer.principal),
+        )
 
     def _refusal(self, host: str) -> str | None:
         config = self._config

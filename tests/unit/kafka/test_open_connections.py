@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.config import BrokerConfig
+from headrace.config import Address, BrokerConfig
+from headrace.kafka.dispatch import Peer
 from headrace.kafka.open_connections import WARNING_INTERVAL_S, OpenConnections
 
 
@@ -68,3 +69,21 @@ def test_whoever_is_refused_a_thousand_times_fills_no_disk_with_log_lines(
 def test_nothing_is_taken_once_the_broker_stops(bench: Bench) -> None:
     bench.connections.is_closed = True
     assert bench.take("10.0.0.7") is None
+
+
+def test_a_client_that_comes_back_all_the_time_fills_five_lines_in_ten_seconds(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def close(host: str) -> None:
+        peer = Peer(host=host, port=1, address=Address("127.0.0.1", 9092), session=None)
+        bench.connections.warn_of_closing(peer, "it speaks no TLS")
+
+    for _ in range(200):
+        close("10.0.0.7")
+    close("10.0.0.8")
+    assert caplog.text.count("closing the connection of 10.0.0.7:1: it speaks no TLS") == 5
+    assert caplog.text.count("more of this from there is not logged for 10 seconds") == 1
+    assert caplog.text.count("closing the connection of 10.0.0.8:1") == 1
+    bench.now_s += WARNING_INTERVAL_S
+    close("10.0.0.7")
+    assert caplog.text.count("closing the connection of 10.0.0.7:1") == 6
