@@ -11,11 +11,12 @@ gone is forgotten at the next start.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import StorageError
+from headrace.errors import HeadraceError, StorageError
 from headrace.failpoints import hit
 from headrace.kafka.groups.consumer.heartbeat import ConsumerGroupLimits
 from headrace.kafka.groups.consumer.state import TopicInfo
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
-    from headrace.errors import HeadraceError
     from headrace.kafka.answer import Pending
     from headrace.kafka.commit import GroupCommit
     from headrace.kafka.groups.offsets import OffsetRecord
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from headrace.log.store import LogStore
 
     WrittenRecord = OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
+
+logger: Final = logging.getLogger(__name__)
 
 RECOVERY_READ_BYTES: Final = 1024 * 1024
 
@@ -252,8 +254,10 @@ class ConsumerGroups:
 
         try:
             self.write(forgotten, on_durable)
-        except StorageError:
-            return  # The broker takes no more writes, and has said so; there is nothing to sweep any more.
+        except HeadraceError as error:
+            if self._store.failed is not None:
+                return  # The broker takes no more writes, and has said so: there is nothing to sweep.
+            logger.warning("offsets that nobody needs any more could not be forgotten: %s", error)
         self.start_sweeping()
 
     def _keep(

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from headrace.config import BrokerConfig
-from headrace.errors import HeadraceError, StorageError
+from headrace.errors import HeadraceError, StorageError, TooManyOpenFiles
 from headrace.kafka.answer import Pending
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
@@ -20,6 +20,7 @@ from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartb
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headrace.kafka.services import OFFSETS_TOPIC
+from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore
 from headrace.testing.clock import ManualClock
 
@@ -279,6 +280,24 @@ def test_offsets_and_groups_that_nobody_needs_any_more_are_forgotten_in_the_end(
     recovered = Bench(tmp_path / "data")
     assert recovered.offsets() == {}
     recovered.store.close()
+
+
+def test_offsets_that_could_not_be_forgotten_for_a_passing_reason_are_forgotten_another_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise TooManyOpenFiles("no further file could be opened")
+
+    bench.groups.start_sweeping()
+    bench.write(committed(7))
+    bench.finish_sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "append", refuse)
+        bench.scheduler.advance(RETENTION_MS + CHECK_MS)
+    assert bench.offsets() == {("t", 0): 7}
+    bench.scheduler.advance(CHECK_MS)
+    bench.finish_all_syncs()
+    assert bench.offsets() == {}
 
 
 def test_a_clock_that_is_set_wrong_costs_nobody_their_offsets(bench: Bench) -> None:

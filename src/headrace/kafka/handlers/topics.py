@@ -86,10 +86,11 @@ def check_creation(services: Services, name: str, partition_count: int) -> None:
         )
     if name in services.store.topics:
         raise Refused(ErrorCode.topic_already_exists, f"topic {name} exists already")
-    _check_collision(services, name)
     if partition_count < 1:
         raise Refused(ErrorCode.invalid_partitions, f"{partition_count} partitions; a topic has at least 1")
     check_limits(services, topic_count=1, partition_count=partition_count)
+    # It looks at all topics, so it comes last: a request may name very many topics that can't be created.
+    _check_collision(services, name)
 
 
 def _check_collision(services: Services, name: str) -> None:
