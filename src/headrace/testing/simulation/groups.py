@@ -41,7 +41,6 @@ REBALANCE_MS: Final = 5_000
 HEARTBEAT_S: Final = 0.5
 FREEZE_S_MAX: Final = 8.0
 NO_ERROR: Final = ErrorCode.none
-FIRST_COMMIT_VERSION_WITH_IDS: Final = 10
 
 
 class MustRejoin(Exception):
