@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from headrace.errors import HeadraceError, OffsetOutOfRange, PartitionClosed
+from headrace.errors import CorruptBatch, HeadraceError, OffsetOutOfRange, PartitionClosed
 from headrace.kafka.fetch_sessions import Told
 from headrace.kafka.handlers.leader_epoch import check_leader_epoch
 from headrace.kafka.messages.fetch import AbortedTransaction, PartitionData
@@ -100,8 +100,10 @@ class FetchReading:
             return self._failed(partition, ErrorCode.offset_out_of_range, log)
         except PartitionClosed:
             return self._failed(partition, ErrorCode.unknown_topic_or_partition)
-        except HeadraceError:
-            return self._failed(partition, ErrorCode.kafka_storage_error, log)
+        except HeadraceError as error:
+            is_corrupt = isinstance(error, CorruptBatch)
+            code = ErrorCode.corrupt_message if is_corrupt else ErrorCode.kafka_storage_error
+            return self._failed(partition, code, log)
 
     def _read_log(self, cached: CachedPartition, log: PartitionLog) -> PartitionData | None:
         partition = cached.wanted.partition

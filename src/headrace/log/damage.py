@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from headrace.log.disk import Disk
 
-_EPOCH_AND_MAGIC: Final = b"\x00\x00\x00\x00\x02"
-_EPOCH_AT: Final = 12
+EPOCH_AND_MAGIC: Final = b"\x00\x00\x00\x00\x02"
+"""What every batch has at one place: the leader epoch and the format."""
+EPOCH_AT: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,12 @@ def has_batch_after(disk: Disk, file: int, size_bytes: int, damage: Damage) -> b
     scanner = FileScanner(disk, file, size_bytes, HEADER_WINDOW_BYTES)
     position = damage.position + 1
     while position + HEADER_BYTES <= size_bytes:
-        window = disk.read(file, position + _EPOCH_AT, DATA_WINDOW_BYTES)
-        for found in _occurrences(window, _EPOCH_AND_MAGIC):
+        window = disk.read(file, position + EPOCH_AT, DATA_WINDOW_BYTES)
+        for found in occurrences(window, EPOCH_AND_MAGIC):
             if _is_batch(scanner, position + found, damage.next_offset):
                 return True
         # Windows overlap, so that the pattern is found where it lies across two of them.
-        position += max(len(window) - len(_EPOCH_AND_MAGIC) + 1, 1)
+        position += max(len(window) - len(EPOCH_AND_MAGIC) + 1, 1)
     return False
 
 
@@ -53,7 +54,8 @@ def beyond_repair(path: Path, damage: Damage, later: list[int]) -> CorruptBatch:
     )
 
 
-def _occurrences(data: bytes, pattern: bytes) -> Iterator[int]:
+def occurrences(data: bytes, pattern: bytes) -> Iterator[int]:
+    """All places at which a pattern is found."""
     found = data.find(pattern)
     while found >= 0:
         yield found

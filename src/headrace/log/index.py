@@ -159,6 +159,11 @@ class SegmentIndex:
         found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
+    def next_boundary(self, position: int) -> int | None:
+        """The next known position of a batch after a position."""
+        found = bisect_right(self._positions, position)
+        return self._positions[found] if found < len(self._positions) else None
+
     def floor_by_timestamp(self, timestamp_ms: int) -> TimeEntry | None:
         """The last entry that is not past the time: no batch before its offset reaches that time."""
         found = bisect_right(self._timestamps, timestamp_ms)

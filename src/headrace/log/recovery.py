@@ -56,10 +56,10 @@ from headrace.errors import CorruptBatch
 from headrace.log.checkpoint import CHECKPOINT_NAME, decode_checkpoint
 from headrace.log.damage import Damage, beyond_repair, has_batch_after
 from headrace.log.durable_file import TEMPORARY_NAME, read_whole
-from headrace.log.index import OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX
+from headrace.log.index import RELATIVE_OFFSET_MAX
 from headrace.log.replay import DamagedBatch, Replay, read_snapshot
-from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_place
-from headrace.log.segment import Segment, segment_path
+from headrace.log.scan import DATA_WINDOW_BYTES, FileScanner, check_place
+from headrace.log.segment import Segment
 from headrace.log.snapshot import SNAPSHOT_NAME, snapshot_name
 
 if TYPE_CHECKING:
@@ -265,8 +265,6 @@ class Recovery:
         segment.adopt_sealed(size_bytes=size_bytes, next_offset=later[0])
         if later[0] > self._known_offset:
             self._learn_headers(segment, size_bytes, later)
-        if not self._is_sealed(later[0]):
-            segment.next_offset = max(segment.next_offset, self._end_of(segment))
         segment.close()
 
     def _learn_headers(self, segment: Segment, end: int, later: list[int]) -> None:
@@ -275,29 +273,6 @@ class Recovery:
         except DamagedBatch as error:
             damage = Damage(error.position, error.next_offset, error.reason)
             raise beyond_repair(segment.path, damage, later) from error
-
-    def _end_of(self, segment: Segment) -> int:
-        """Where a sealed segment ends, by the last entry of its index and what comes after that.
-
-        An index that leads astray is found out when it is used.
-        """
-        file = self._disk.open(segment_path(self._directory, segment.base_offset, "index"))
-        try:
-            last_entry_at = max(self._disk.size_bytes(file) - OFFSET_ENTRY_BYTES, 0)
-            entry = self._disk.read(file, last_entry_at, OFFSET_ENTRY_BYTES)
-        finally:
-            self._disk.close(file)
-        scanner = segment.scanner(HEADER_WINDOW_BYTES)
-        position = int.from_bytes(entry[4:], "big")
-        next_offset = segment.base_offset
-        try:
-            while position < segment.size_bytes:
-                header = scanner.header_at(position)
-                position += header.size_bytes
-                next_offset = header.last_offset + 1
-        except CorruptBatch:
-            return segment.base_offset
-        return next_offset
 
     def _verify(self, segment: Segment, later: list[int], *, gaps: bool) -> Damage | None:
         """Check an unsealed segment up to the first damage; learn its indexes and producers on the way."""

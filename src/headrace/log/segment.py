@@ -13,7 +13,7 @@ costs one write.
 
 Batches that this process wrote, or checked when it recovered, are served as they are. Those of a segment that
 was sealed by an earlier process, and those before a checkpoint of an earlier process, are compared with their
-checksums when they are first read.
+checksums when they are first read. Once damage was met, a segment is read around it (see damage_walk.py).
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from crc32c import crc32c
 
 from headrace.errors import CorruptBatch
 from headrace.failpoints import hit, is_armed
+from headrace.log.damage_walk import DamageWalk, SoundBatch, read_around
 from headrace.log.durable_file import read_whole, write_whole
 from headrace.log.index import NO_TIMESTAMP, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, SegmentIndex
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
-from headrace.log.transaction_index import TransactionIndex
+from headrace.log.transaction_index import Seal, TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from headrace.log.batch import BatchHeader
     from headrace.log.checkpoint import Checkpoint
+    from headrace.log.damage_walk import DamagedRange
     from headrace.log.disk import Buffer, Disk
     from headrace.log.index import IndexMark, TimeEntry
     from headrace.log.open_files import OpenFiles
@@ -96,6 +98,9 @@ class Segment:
         self._synced_bytes = 0
         self._boundaries: dict[int, int] = {}
         self._trusted_from = 0
+        self._is_damaged = False
+        self._written_bytes = 0
+        """What an earlier process has written; 0 where that is not known."""
         self._checked_from = 0
         self._checked_to = 0
 
@@ -213,19 +218,31 @@ class Segment:
 
     def read(self, offset: int, *, size_bytes_max: int, below_offset: int) -> bytes:
         """Whole batches from the one that has the offset on; none that reaches `below_offset`."""
-        return self._with_sound_index(lambda: self._read(offset, size_bytes_max, below_offset))
+        return self._look_up(
+            lambda: self._read(offset, size_bytes_max, below_offset),
+            lambda: self._read_around(offset, size_bytes_max, below_offset),
+        )
 
     def first_batch_since(self, timestamp_ms: int, from_offset: int = 0) -> bytes | None:
         """The first batch that reaches the offset and says that it has a record at the time or later."""
-        return self._with_sound_index(lambda: self._first_batch_since(timestamp_ms, from_offset))
+        return self._look_up(
+            lambda: self._first_batch_since(timestamp_ms, from_offset),
+            lambda: self._first_sound_batch_since(timestamp_ms, from_offset),
+        )
 
     def max_timestamp(self, from_offset: int = 0) -> int:
         """The highest timestamp of all batches that reach the offset; NO_TIMESTAMP when none has one."""
         if from_offset > self.base_offset:
-            return self._with_sound_index(lambda: self._max_timestamp_since(from_offset))
+            return self._look_up(
+                lambda: self._max_timestamp_since(from_offset),
+                lambda: self._max_sound_timestamp_since(from_offset),
+            )
         if self._index is not None:
             return self._index.max_timestamp.timestamp_ms
-        return self._with_sound_index(lambda: self.index.max_timestamp.timestamp_ms)
+        return self._look_up(
+            lambda: self.index.max_timestamp.timestamp_ms,
+            lambda: self._sound_index().max_timestamp.timestamp_ms,
+        )
 
     def sync(self) -> None:
         """Make all that has been written durable, and the file's name too."""
@@ -246,7 +263,7 @@ class Segment:
         """
         index = self.growing_index
         checksums = self.write_index_entries(index, index.mark)
-        transactions = self.transaction_index.encode(checksums)
+        transactions = self.transaction_index.encode(Seal(self.size_bytes, *checksums))
         write_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"), transactions)
 
     def write_index_entries(self, index: SegmentIndex, mark: IndexMark) -> tuple[int, int]:
@@ -296,19 +313,40 @@ class Segment:
         self._index_files_are_sound = False
         self._boundaries.clear()
 
-    def _with_sound_index(self, look_up: Callable[[], _Found]) -> _Found:
-        """Look something up. Damage that is met may be the loaded index's: make that anew, and retry."""
-        try:
+    def _look_up(self, look_up: Callable[[], _Found], look_around: Callable[[], _Found]) -> _Found:
+        """Look something up and, where damage is met, look around it.
+
+        Damage that is met first may be the loaded index's: make that anew, and retry.
+        """
+        if not self._is_damaged:
+            damage = None
             try:
-                return look_up()
+                found = self._with_sound_index(look_up)
             except CorruptBatch as error:
-                if not self._index_is_loaded:
-                    raise
-                logger.warning("the indexes of %s are made anew from its batches: %s", self.path, error)
-            self.rebuild_index()
-            return look_up()
+                damage = error
+            # A file that has lost its end looks sound up to there.
+            if damage is None and not self._is_damaged:
+                return found
+            if damage is not None:
+                logger.error("%s is damaged, and read around that from now on: %s", self.path, damage)
+            self._is_damaged = True
+        try:
+            return look_around()
         except CorruptBatch as error:
             raise CorruptBatch(f"{self.path}: {error}") from error
+
+    def _with_sound_index(self, look_up: Callable[[], _Found]) -> _Found:
+        try:
+            if self._index is None:
+                # This holds the file's size against what it was, too.
+                self._load_index()
+            return look_up()
+        except CorruptBatch as error:
+            if not self._index_is_loaded:
+                raise
+            logger.warning("the indexes of %s are made anew from its batches: %s", self.path, error)
+        self.rebuild_index()
+        return look_up()
 
     def _load_index(self) -> SegmentIndex:
         self._index_is_loaded = True
@@ -316,21 +354,34 @@ class Segment:
             read_whole(self._disk, segment_path(self._directory, self.base_offset, suffix))
             for suffix in ("index", "timeindex")
         )
-        _, checksums = self._read_transaction_index()
-        if (crc32c(offsets), crc32c(times)) != checksums:
+        _, seal = self._read_transaction_index()
+        if (crc32c(offsets), crc32c(times)) != (seal.offsets_crc, seal.times_crc):
             raise CorruptBatch("an index file does not match its checksum")
+        self._compare_size(seal.log_bytes)
         self._index = SegmentIndex.decode(
             self.base_offset,
             self._index_interval_bytes,
             offsets=offsets,
             times=times,
-            segment_bytes=self.size_bytes,
+            segment_bytes=self._written_bytes or self.size_bytes,
         )
-        if self._index.max_timestamp.timestamp_ms != NO_TIMESTAMP:
-            self._check_time_entry(self._index.max_timestamp)
         return self._index
 
-    def _read_transaction_index(self) -> tuple[TransactionIndex, tuple[int, int]]:
+    def _compare_size(self, written_bytes: int) -> None:
+        """Hold the file's size against what it had when the segment was sealed."""
+        self._written_bytes = written_bytes
+        if self.size_bytes < written_bytes:
+            self._is_damaged = True
+            logger.error(
+                "%s has lost its end: it has %d bytes and had %d", self.path, self.size_bytes, written_bytes
+            )
+        elif self.size_bytes > written_bytes:
+            logger.warning(
+                "%s has %d bytes at its end that are not its own", self.path, self.size_bytes - written_bytes
+            )
+            self.size_bytes = self._synced_bytes = written_bytes
+
+    def _read_transaction_index(self) -> tuple[TransactionIndex, Seal]:
         content = read_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"))
         return TransactionIndex.decode(content)
 
@@ -389,25 +440,40 @@ class Segment:
         if offset >= self.next_offset or not self.size_bytes:
             return self.size_bytes
         known = self._boundaries.get(offset)
-        if known is not None:
+        if known is not None and known >= self._trusted_from:
             return known
         scanner = self.scanner(HEADER_WINDOW_BYTES)
+        if known is not None and scanner.header_at(known).base_offset == offset:
+            return known
         last_offset, position = self.index.floor_by_offset(offset)
         header = scanner.header_at(position)
+        if header.base_offset < self.base_offset or header.last_offset_delta < 0:
+            raise _corrupt(position, f"a batch has offsets {header.base_offset} to {header.last_offset}")
         if last_offset not in {None, header.last_offset}:
             raise _corrupt(position, f"the index has another batch there, which ends with {last_offset}")
+        before = position
         while header.last_offset < offset:
+            before, last_offset = position, header.last_offset
             position += header.size_bytes
             if position >= self.size_bytes:
                 # Compaction may have removed the last batches, and nobody has looked where the segment ends.
+                self._check_before_gap(scanner, before)
                 return self.size_bytes
-            last_offset = header.last_offset
             header = scanner.header_at(position)
-            if header.base_offset <= last_offset:
-                raise _corrupt(position, f"base offset {header.base_offset} comes after {last_offset}")
+            if header.base_offset <= last_offset or header.last_offset_delta < 0:
+                raise _corrupt(position, f"offset {header.base_offset} comes after {last_offset}")
         if header.base_offset > offset and position < self._trusted_from:
+            self._check_before_gap(scanner, before)
             self._check_successor(scanner, position, header)
         return position
+
+    def _check_before_gap(self, scanner: FileScanner, position: int) -> None:
+        """Check the batch before a gap: compaction has left it, or it does not say how far it goes."""
+        if position < self._trusted_from:
+            try:
+                scanner.checked_header_at(position)
+            except CorruptBatch as error:
+                raise _corrupt(position, str(error)) from error
 
     def _check_successor(self, scanner: FileScanner, position: int, header: BatchHeader) -> None:
         """Check a batch that leaves a gap before it, as compaction does or a damaged base offset.
@@ -472,6 +538,55 @@ class Segment:
             raise _corrupt(position, f"the time index is wrong about offset {entry.offset}")
         return position
 
+    def _read_around(self, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
+        walk = self._walk_around(self._sound_index(), offset)
+        begin, end = read_around(walk, offset, size_bytes_max, below_offset)
+        return self._disk.read(self.open(), begin, end - begin)
+
+    def _first_sound_batch_since(self, timestamp_ms: int, from_offset: int) -> bytes | None:
+        index = self._sound_index()
+        entry = index.floor_by_timestamp(timestamp_ms)
+        offset = max(from_offset, self.base_offset if entry is None else entry.offset)
+        for each in self._walk_around(index, offset):
+            if isinstance(each, SoundBatch):
+                header = each.header
+                if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= from_offset:
+                    return self._disk.read(self.open(), each.position, header.size_bytes)
+        return None
+
+    def _max_sound_timestamp_since(self, from_offset: int) -> int:
+        sound = (
+            each.header
+            for each in self._walk_around(self._sound_index(), from_offset)
+            if isinstance(each, SoundBatch) and each.header.last_offset >= from_offset
+        )
+        return max((header.max_timestamp_ms for header in sound if header.record_count), default=NO_TIMESTAMP)
+
+    def _walk_around(self, index: SegmentIndex, offset: int) -> Iterator[SoundBatch | DamagedRange]:
+        """From the last known boundary before an offset on."""
+        walk = DamageWalk(
+            self.scanner(DATA_WINDOW_BYTES),
+            below_offset=self.next_offset,
+            written_bytes=self._written_bytes,
+            next_boundary=index.next_boundary,
+        )
+        last_offset, position = index.floor_by_offset(offset - 1)
+        return walk.walk(position, self.base_offset, last_offset)
+
+    def _sound_index(self) -> SegmentIndex:
+        """The indexes; where they are damaged, too, made of all batches that are sound."""
+        try:
+            return self.index
+        except CorruptBatch as error:
+            logger.warning("the indexes of %s are made anew from its sound batches: %s", self.path, error)
+        self._index = SegmentIndex(self.base_offset, self._index_interval_bytes)
+        self._index_is_loaded = False
+        for each in self._walk_around(self._index, self.base_offset):
+            if isinstance(each, SoundBatch):
+                self._index.add(each.header, each.position)
+        self._index.seal()
+        return self._index
+
     def _remember(self, offset: int, position: int) -> None:
         self._boundaries[offset] = position
         if len(self._boundaries) > BOUNDARIES_REMEMBERED:
@@ -483,11 +598,13 @@ class Segment:
         while position < len(data):
             try:
                 header = check_batch(data[position:])
-                check_place(header, next_offset, gaps=True)
+                check_place(header, next_offset, gaps=True, below_offset=self.next_offset)
             except CorruptBatch as error:
                 raise _corrupt(start + position, f"{error} (offset {next_offset} or later)") from error
             next_offset = header.last_offset + 1
+            last_at = position
             position += header.size_bytes
+        self._check_successor(self.scanner(HEADER_WINDOW_BYTES), start + last_at, header)
         end = start + len(data)
         if start == self._checked_to:
             self._checked_to = end

@@ -19,7 +19,7 @@ from headrace.log.index import NO_TIMESTAMP, TIME_ENTRY_BYTES, SegmentIndex
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_place
 from headrace.log.segment import segment_path
 from headrace.log.segment_swap import INDEX_SUFFIXES, cleaned_path, remove_cleaned
-from headrace.log.transaction_index import TransactionIndex
+from headrace.log.transaction_index import Seal, TransactionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,9 +65,9 @@ def newest_timestamp_ms(disk: Disk, directory: Path, segment: Segment) -> int:
     """The highest timestamp of a sealed segment, from its index or, if that is damaged, from its batches."""
     try:
         content = read_whole(disk, segment_path(directory, segment.base_offset, "txnindex"))
-        _, (_, times_crc) = TransactionIndex.decode(content)
+        _, seal = TransactionIndex.decode(content)
         times = read_whole(disk, segment_path(directory, segment.base_offset, "timeindex"))
-        if crc32c(times) == times_crc:
+        if crc32c(times) == seal.times_crc:
             return (
                 int.from_bytes(times[-TIME_ENTRY_BYTES:][:8], "big", signed=True) if times else NO_TIMESTAMP
             )
@@ -175,7 +175,7 @@ class SegmentCleaner:
 
     def _write_indexes(self, base_offset: int, cleaned: CleanedSegment) -> None:
         offsets, times = cleaned.index.encode_offsets(), cleaned.index.encode_times()
-        transactions = cleaned.aborted.encode((crc32c(offsets), crc32c(times)))
+        transactions = cleaned.aborted.encode(Seal(cleaned.size_bytes, crc32c(offsets), crc32c(times)))
         for suffix, content in zip(INDEX_SUFFIXES, (offsets, times, transactions), strict=True):
             file = self._disk.open(cleaned_path(self._directory, base_offset, suffix))
             try:

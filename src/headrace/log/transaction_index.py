@@ -2,15 +2,17 @@
 
     34 bytes an entry    version int16 = 0, producer id int64, first offset int64, last offset int64,
                          last stable offset int64
-    at the end           CRC-32C uint32 of the `.index`, of the `.timeindex` and of all entries here
+    at the end           the seal: size of the `.log` int64, CRC-32C uint32 of the `.index` and of the
+                         `.timeindex`, and then of all that comes before in this file
 
 A transaction stands in the index of the segment that holds its marker, whose offset is the entry's last. The
 last stable offset is what it was once this transaction had ended: no transaction that ended later begins
 below it, so a search that has reached the end of its range there can stop.
 
-The checksums are ours: nothing else in these files would tell a wrong entry from a right one, or that one is
-missing. They are shorter than an entry, and Kafka's readers stop where no whole entry follows. Each sealed
-segment has the file, even if no transaction was aborted in it; so one that is missing is noticed.
+The seal is ours: nothing else in these files would tell a wrong entry from a right one, or that one is
+missing, or that a `.log` has lost its end. It is shorter than an entry, and Kafka's readers stop where no
+whole entry follows. Each sealed segment has the file, even if no transaction was aborted in it; so one that
+is missing is noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from itertools import islice
 from operator import attrgetter
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ENTRY: Final = Struct(">hqqqq")
-_CHECKSUMS: Final = Struct(">III")
+_SEAL: Final = Struct(">qII")
+_CRC: Final = Struct(">I")
 _VERSION: Final = 0
 
 
@@ -44,6 +47,14 @@ class AbortedTransaction:
     """That of the marker."""
     last_stable_offset: int
     """What it was once this transaction had ended."""
+
+
+class Seal(NamedTuple):
+    """What a segment's files were when it was sealed."""
+
+    log_bytes: int
+    offsets_crc: int
+    times_crc: int
 
 
 class TransactionIndex:
@@ -74,21 +85,21 @@ class TransactionIndex:
                 return True
         return False
 
-    def encode(self, index_checksums: tuple[int, int]) -> bytes:
-        """The content of the `.txnindex` file, with the checksums of `.index` and `.timeindex`."""
-        entries = encode_entries(self._entries)
-        return entries + _CHECKSUMS.pack(*index_checksums, crc32c(entries))
+    def encode(self, seal: Seal) -> bytes:
+        """The content of the `.txnindex` file, with the segment's seal."""
+        content = encode_entries(self._entries) + _SEAL.pack(*seal)
+        return content + _CRC.pack(crc32c(content))
 
     @classmethod
-    def decode(cls, content: bytes) -> tuple[TransactionIndex, tuple[int, int]]:
-        """Read the file and the checksums in it; raise CorruptBatch when it is not what was written."""
-        if len(content) < _CHECKSUMS.size:
-            raise CorruptBatch(f"a transaction index has {len(content)} bytes, fewer than its checksums")
-        entries = content[: -_CHECKSUMS.size]
-        offsets_crc, times_crc, crc = _CHECKSUMS.unpack_from(content, len(entries))
-        if crc32c(entries) != crc:
+    def decode(cls, content: bytes) -> tuple[TransactionIndex, Seal]:
+        """Read the file and the seal in it; raise CorruptBatch when it is not what was written."""
+        if len(content) < _SEAL.size + _CRC.size:
+            raise CorruptBatch(f"a transaction index has {len(content)} bytes, fewer than its seal")
+        checked = content[: -_CRC.size]
+        if _CRC.pack(crc32c(checked)) != content[-_CRC.size :]:
             raise CorruptBatch("a transaction index does not match its checksum")
-        return cls(decode_entries(entries)), (offsets_crc, times_crc)
+        entries = checked[: -_SEAL.size]
+        return cls(decode_entries(entries)), Seal(*_SEAL.unpack_from(checked, len(entries)))
 
 
 def encode_entries(transactions: Iterable[AbortedTransaction]) -> bytes:

@@ -202,7 +202,7 @@ def test_what_lies_before_a_checkpoint_is_compared_with_its_checksum_when_it_is_
     disk.overwrite(path, bytes(content))
     log = _log(_open(disk, clock))
     first = read_header(bytes(content))
-    with pytest.raises(Exception, match=r"00\.log: byte 0: .*checksum"):
+    with pytest.raises(Exception, match=r"00\.log: offsets 0 to 1 are damaged: byte 0: .*checksum"):
         log.read(0, size_bytes_max=1)
     assert read_header(log.read(first.last_offset + 1, size_bytes_max=1)).base_offset == 2
 
