@@ -62,11 +62,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.contract)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    if (pending := item.get_closest_marker("pending")) and "[embedded" in item.name:
-        item.add_marker(pytest.mark.xfail(reason=f"not there yet: {pending.args[0]}", run=False))
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         metafunc.parametrize(
@@ -82,6 +77,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _param(name: str, *, is_java: bool) -> Any:
     return pytest.param(name, marks=[pytest.mark.java] if is_java else [])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def collecting_is_quick() -> Iterator[None]:
+    """Leaves what is there before the first test out of every collection."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

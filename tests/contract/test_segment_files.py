@@ -18,15 +18,19 @@ pytestmark = pytest.mark.java
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A partition that a broker wrote in several segments, every codec among them, and then closed."""
+    tmp_path = tmp_path_factory.mktemp("segments")
     log = LogConfig(segment_bytes_max=8_192, index_interval_bytes=512)
     with Broker(tmp_path / "data", config=BrokerConfig(listen=Address("127.0.0.1", 0), log=log)) as broker:
         client = ConfluentClient(broker.bootstrap)
         client.admin.create_topic("orders", 1, {})
-        for number, codec in enumerate(["none", "gzip", "snappy", "lz4", "zstd"] * 8):
-            producer = client.producer(compression_type=codec, enable_idempotence=True)
+        producers = [client.producer(compression_type=codec, enable_idempotence=True) for codec in CODECS]
+        for number, (codec, producer) in enumerate([*zip(CODECS, producers, strict=True)] * 8):
             producer.send(
                 NewRecord(
                     topic="orders", partition=0, key=b"key", value=f"{codec} {number} {index}".encode() * 5
@@ -52,7 +56,7 @@ def test_every_record_of_every_segment_is_read_and_its_checksum_is_right(
     offsets = [int(offset) for offset in re.findall(r"^\| offset: (\d+) ", dumped, re.MULTILINE)]
     assert offsets == list(range(800))
     assert "isvalid: false" not in dumped
-    assert {"none", "gzip", "snappy", "lz4", "zstd"} == set(re.findall(r"compresscodec: (\w+)", dumped))
+    assert set(CODECS) == set(re.findall(r"compresscodec: (\w+)", dumped))
     assert "payload: zstd 39 19" in dumped
 
 

@@ -302,9 +302,7 @@ class ConfluentClient(Client):
 
     def _settings(self, settings: Settings) -> dict[str, Any]:
         renamed = {NAMES.get(name, name): value for name, value in settings.items()}
-        # Errors come by each operation; without a callback, one may come in the middle of another's callback.
-        quiet = {"log_level": 0, "error_cb": lambda _error: None}
-        return {"bootstrap.servers": self.bootstrap, **quiet, **renamed}
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **renamed}
 
 
 @contextmanager
@@ -312,8 +310,17 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        cause: KafkaError = error.args[0]
-        raise ClientError(cause.name(), cause.str()) from error
+        raise _translated(error) from error
+    except SystemError as error:
+        # A fatal error comes up while the library calls back, which Python finds odd.
+        if not isinstance(error.__cause__, KafkaException):
+            raise
+        raise _translated(error.__cause__) from error
+
+
+def _translated(error: KafkaException) -> ClientError:
+    cause: KafkaError = error.args[0]
+    return ClientError(cause.name(), cause.str())
 
 
 def _check(error: KafkaError | None) -> None:
