@@ -48,9 +48,17 @@ class Intake:
             "zstd": settings.compression_zstd_level,
         }.get(settings.compression_type)
         self._looks_at_records = self._needs_keys or self._limits_age
+        self._is_plain = not (self._takes_append_time or self._looks_at_records or self._codec is not None)
 
     def admit(self, batches: list[Batch], now_ms: int, size_bytes_max: int) -> list[Batch]:
         """The batches as they are to be kept."""
+        if self._is_plain:
+            newest_ms = now_ms + self._after_max_ms
+            for batch in batches:
+                header = batch.header
+                if header.max_timestamp_ms > newest_ms or header.attributes & APPEND_TIME:
+                    self._check_header(header, now_ms)
+            return batches
         return [self._admit(batch, now_ms, size_bytes_max) for batch in batches]
 
     def _admit(self, batch: Batch, now_ms: int, size_bytes_max: int) -> Batch:

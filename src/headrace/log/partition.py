@@ -544,8 +544,9 @@ class PartitionLog:
             headers.append(place(batch.header, offset))
             buffers += with_base_offset(batch, offset)
             offset += batch.header.last_offset_delta + 1
+        size_bytes = sum(map(len, buffers))
         try:
-            segment = self._segment_for(headers)
+            segment = self._segment_for(headers, size_bytes)
             segment.open()
         except OSError as error:
             raise storage_error(f"opening {self._segments[-1].path}", error) from error
@@ -558,19 +559,22 @@ class PartitionLog:
             if header.is_idempotent:
                 apply_batch(self._producers, segment.transaction_index, header, marker, now_s=now_s)
         self._end_offset = offset
-        if self._checkpoints.appended(sum(map(len, buffers))) >= self._storage.checkpoint_bytes:
+        if self._checkpoints.appended(size_bytes) >= self._storage.checkpoint_bytes:
             self._checkpoints.capture(segment)
             self._storage.on_checkpoint_due(self)
 
-    def _segment_for(self, headers: list[BatchHeader]) -> Segment:
+    def _segment_for(self, headers: list[BatchHeader], size_bytes: int) -> Segment:
         """The active segment, or a new one when it is time for one."""
-        active = self._segments[-1]
+        active, last = self._segments[-1], headers[-1]
+        newest_ms = last.max_timestamp_ms
+        if len(headers) > 1:
+            newest_ms = max(header.max_timestamp_ms for header in headers)
         is_due = self._rolling.is_due(
             active,
-            size_bytes=sum(header.size_bytes for header in headers),
-            next_offset=headers[-1].last_offset + 1,
-            timestamp_ms=max(header.max_timestamp_ms for header in headers),
-            now_ms=self._clock.now_ms(),
+            size_bytes=size_bytes,
+            next_offset=last.last_offset + 1,
+            timestamp_ms=newest_ms,
+            clock=self._clock,
         )
         return self._roll() if is_due else active
 

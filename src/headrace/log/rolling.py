@@ -22,6 +22,7 @@ from headrace.log.index import NO_TIMESTAMP, OFFSET_ENTRY_BYTES, RELATIVE_OFFSET
 if TYPE_CHECKING:
     from random import Random
 
+    from headrace.clock import Clock
     from headrace.log.segment import Segment
     from headrace.log.topic_settings import TopicSettings
 
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 class Rolling:
     """The limits of one active segment."""
 
-    __slots__ = ("_bytes_max", "_offset_entries_max", "_span_ms_max", "_time_entries_max")
+    __slots__ = (
+        "_bytes_max",
+        "_index_may_fill",
+        "_offset_entries_max",
+        "_span_ms_max",
+        "_time_entries_max",
+    )
 
     def __init__(self, settings: TopicSettings, random: Random) -> None:
         self._bytes_max = settings.segment_bytes_max
@@ -38,26 +45,32 @@ class Rolling:
             self._span_ms_max -= random.randrange(min(settings.segment_jitter_ms, self._span_ms_max))
         self._offset_entries_max = settings.segment_index_bytes // OFFSET_ENTRY_BYTES
         self._time_entries_max = settings.segment_index_bytes // TIME_ENTRY_BYTES - 1
+        # An entry stands for more bytes than the interval, so most indexes can't get so large.
+        entries_max = self._bytes_max // (settings.index_interval_bytes + 1) + 1
+        self._index_may_fill = entries_max >= min(self._offset_entries_max, self._time_entries_max)
 
     def is_due(
-        self, active: Segment, *, size_bytes: int, next_offset: int, timestamp_ms: int, now_ms: int
+        self, active: Segment, *, size_bytes: int, next_offset: int, timestamp_ms: int, clock: Clock
     ) -> bool:
         """Whether batches of this size, up to this offset and this highest time, go to a new segment."""
         if not active.size_bytes:
             return False
+        first_ms = active.first_timestamp_ms
+        if first_ms == NO_TIMESTAMP:
+            first_ms, timestamp_ms = active.begun_ms, clock.now_ms()
         return (
             active.size_bytes + size_bytes > self._bytes_max
             or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
-            or self._is_old(active, timestamp_ms, now_ms)
-            or active.growing_index.offset_entry_count >= self._offset_entries_max
-            or active.growing_index.time_entry_count >= self._time_entries_max
+            or timestamp_ms - first_ms > self._span_ms_max
+            or (self._index_may_fill and self._index_is_full(active))
         )
 
-    def _is_old(self, active: Segment, timestamp_ms: int, now_ms: int) -> bool:
-        first_ms = active.first_timestamp_ms
-        if first_ms == NO_TIMESTAMP:
-            return now_ms - active.begun_ms > self._span_ms_max
-        return timestamp_ms - first_ms > self._span_ms_max
+    def _index_is_full(self, active: Segment) -> bool:
+        index = active.growing_index
+        return (
+            index.offset_entry_count >= self._offset_entries_max
+            or index.time_entry_count >= self._time_entries_max
+        )
 
 
 def segment_span_ms_max(settings: TopicSettings) -> int:

@@ -204,6 +204,8 @@ class Segment:
         self._disk.append(self.open(), buffers)
         hit("log.appended")
         index = self.growing_index
+        if not self.size_bytes:
+            self._first_timestamp_ms = headers[0].max_timestamp_ms
         for header in headers:
             index.add(header, self.size_bytes)
             self._remember(header.base_offset, self.size_bytes)
