@@ -19,6 +19,7 @@ from headrace.log.compacted import COMPACTED_NAME
 from headrace.log.offset_map import ENTRY_BYTES
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
+from headrace.log.segment_swap import finish_swap
 from headrace.log.timestamps import TimestampedOffset
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
@@ -342,6 +343,27 @@ def test_a_swap_that_can_not_be_made_certain_stops_all_writes(case: MakeCase) ->
     this.open()
     assert {record.key: record for record in this.records()} == last
     assert this.strays == []
+
+
+def test_a_compacted_segment_can_be_read_before_its_file_has_its_name(
+    case: MakeCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this = case(**COMPACT)
+    this.fill()
+    last = {record.key: record for record in this.records()}
+    read = []
+
+    def finish_late(*place: Any) -> None:
+        this.log._storage.files._make_room(0)
+        read.append({record.key: record for record in this.records()})
+        finish_swap(*place)
+
+    monkeypatch.setattr("headrace.log.cleaning.finish_swap", finish_late)
+    this.compact()
+    assert read
+    assert all(each == last for each in read)
+    this.log._storage.files._make_room(0)
+    assert {record.key: record for record in this.records()} == last
 
 
 def test_records_that_are_deleted_meanwhile_stay_deleted(case: MakeCase) -> None:

@@ -66,6 +66,21 @@ def test_whole_segments_lose_their_files_and_the_others_keep_theirs(
     assert log.size_bytes < size_bytes
 
 
+def test_files_that_a_crash_has_left_go_when_the_log_is_opened(
+    open_partition: OpenPartition, make_batch: MakeBatch, disk: SimulatedDisk, partition_dir: Path
+) -> None:
+    log = open_partition()
+    fill(log, make_batch, 10)
+    before = bases(disk, partition_dir)
+    change = log.begin_record_deletion(before[2] + 1)
+    change.run()
+    change.finish()
+    disk.kill()
+    assert bases(disk, partition_dir) == before
+    open_partition()
+    assert bases(disk, partition_dir) == before[2:]
+
+
 def test_a_reader_in_the_middle_is_not_disturbed_before_the_deletion_is_finished(
     open_partition: OpenPartition, make_batch: MakeBatch
 ) -> None:
