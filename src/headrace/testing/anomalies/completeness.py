@@ -52,7 +52,7 @@ def _must_be_seen(evidence: Evidence, *, is_read_committed: bool) -> Iterator[Mu
         if send.outcome is Outcome.OK and send.offset is None:
             if is_read_committed and not evidence.is_committed(send):
                 continue
-            yield from ((send.partition, -1, value) for value in send.values if not evidence.places[value])
+            yield from ((send.partition, -1, value) for value in send.values if value not in evidence.places)
 
 
 def _seen_by(evidence: Evidence, reading: Drained) -> set[Hashable]:

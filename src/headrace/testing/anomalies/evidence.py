@@ -57,7 +57,8 @@ class Evidence:
         self._verdicts = self._judge_transactions()
         self._removed_below: dict[TopicPartition, int] = {}
         self._take_deletions()
-        self._newest_of_key = self._find_newest(compacted)
+        self._compacted = frozenset(compacted)
+        self._newest_of_key = self._find_newest()
 
     def of_type(self, kind: type[Kind]) -> list[Kind]:
         """The operations of one kind, in their order."""
@@ -82,6 +83,11 @@ class Evidence:
     def may_be_missing(self, partition: TopicPartition, offset: int, value: Hashable) -> bool:
         """Whether a record may have been removed: by request, by retention, or by compaction."""
         if offset < self._removed_below.get(partition, 0):
+            return True
+        if partition not in self._compacted:
+            return False
+        send = self.send_of.get(value)
+        if send is not None and not self.is_committed(send):
             return True
         newest = self._newest_of_key.get((partition, self._key_of(value)))
         return newest is not None and newest > offset
@@ -131,15 +137,13 @@ class Evidence:
         send = self.send_of.get(value)
         return send.keys[send.values.index(value)] if send is not None and send.keys else None
 
-    def _find_newest(
-        self, compacted: Collection[TopicPartition]
-    ) -> dict[tuple[TopicPartition, Hashable], int]:
+    def _find_newest(self) -> dict[tuple[TopicPartition, Hashable], int]:
         """By key, the highest offset that a compacted partition may keep alone."""
         newest: dict[tuple[TopicPartition, Hashable], int] = {}
         for send in self.sends:
-            if send.partition not in compacted or not self.is_committed(send):
+            if send.partition not in self._compacted or not self.is_committed(send):
                 continue
             for value, key in zip(send.values, send.keys, strict=True):
-                for partition, offset in self.places[value]:
+                for partition, offset in self.places.get(value, ()):
                     newest[partition, key] = max(newest.get((partition, key), -1), offset)
         return newest

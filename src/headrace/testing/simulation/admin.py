@@ -18,7 +18,9 @@ FIRST_METADATA_VERSION_WITH_IDS = 10
 
 
 class Admin(Client):
-    """Creates topics."""
+    """Creates topics. Its requests don't arrive late: one that deletes a topic would hit the next one."""
+
+    is_prompt = True
 
     async def create_topic(
         self, name: str, partition_count: int, config: Mapping[str, str] | None = None

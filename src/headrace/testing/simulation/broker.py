@@ -19,6 +19,7 @@ from headrace.kafka.security.users import UserRegistry
 from headrace.kafka.sync_thread import sync_failure
 from headrace.log.store import LogStore
 from headrace.testing.disk import PowerLoss
+from headrace.testing.simulation.cleaner import SimulatedCleaner
 
 if TYPE_CHECKING:
     import asyncio
@@ -155,6 +156,8 @@ class SimulatedBroker:
             new_id=self._new_id,
         )
         life.engine.start()
+        interval_s = self._config.log.cleaner_interval_ms / 1000
+        SimulatedCleaner(life, store, life.engine, self._clock, interval_s).start()
         self._life, self._store = life, store
 
     def die(self) -> None:

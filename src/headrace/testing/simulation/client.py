@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.testing.history import History
     from headrace.testing.simulation.clock import SimulatedClock
+    from headrace.testing.simulation.topics import Partition
 
 REQUEST_S_MAX: Final = 20.0
 """A client that has waited so long for an answer gives its connection up."""
@@ -153,12 +154,17 @@ class World:
     """Values that no record has yet."""
     in_doubt: dict[int, Callable[[], None]] = field(default_factory=dict)
     """What to write down of operations that have begun, should the story end before they do."""
+    shrinking: set[Partition] = field(default_factory=set)
+    """Partitions of which the first records may be deleted."""
     made_of: dict[Hashable, int] = field(default_factory=dict)
     """By value that was made from another one, that other."""
 
 
 class Client:
     """A process that talks to the broker, reconnecting as often as it takes."""
+
+    is_prompt = False
+    """Whether nothing that was sent arrives after the client has heard that its connection is broken."""
 
     def __init__(self, world: World, name: str, random: Random) -> None:
         self.world = world
@@ -168,8 +174,6 @@ class Client:
         self.random = random
         self._versions: dict[int, int] = {}
         self._channel: Channel | None = None
-        self.is_prompt = False
-        """Whether nothing that was sent arrives after the client has heard that its connection is broken."""
 
     def trace(self, text: str) -> None:
         """Tell what happens."""

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headrace.kafka.messages.fetch import FetchRequest
 from headrace.kafka.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headrace.testing.history import Drained, Poll, Polled
 from headrace.testing.simulation.batches import read_batches
 from headrace.testing.simulation.client import Client, error_of
+from headrace.testing.simulation.fetch_session import FIRST_VERSION, GONE, FetchSession
 from headrace.testing.simulation.network import ConnectionLost
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 EARLIEST: Final = -2
 LATEST: Final = -1
+ALL_BYTES: Final = 1_000_000
 SEEK_CHANCE: Final = 0.05
 PACE_S_MAX: Final = 0.15
 READ_COMMITTED: Final = 1
@@ -44,6 +46,9 @@ class Reader(Client):
         self.is_read_committed = is_read_committed
         self.group: str | None = None
         self._placed: dict[Partition, int] = {}
+        uses_session = self.version(FetchRequest) >= FIRST_VERSION and random.random() < 0.6
+        self._session = FetchSession(is_used=uses_session)
+        self.size_bytes_max = random.choice((1, 500, ALL_BYTES))
         self.positions: dict[Partition, int] = {}
 
     def place(self, partition: Partition, position: int) -> None:
@@ -55,8 +60,9 @@ class Reader(Client):
         """Fetch once, note what came, and go on behind it. Raises ConnectionLost."""
         began = self.history.tick()
         asked = dict(self.positions)
-        response = await self.try_request(self._fetch_request(asked, wait_ms))
-        assert error_of(response) is ErrorCode.none, response
+        response = await self._fetch(asked, wait_ms)
+        if response is None:
+            return []
         records: list[Polled] = []
         for fetched in self._read(response, asked):
             if fetched.error_code is ErrorCode.none:
@@ -82,6 +88,13 @@ class Reader(Client):
 
     async def on_error(self, fetched: Fetched) -> None:
         """A partition could not be read."""
+        if fetched.error_code is ErrorCode.offset_out_of_range:
+            start = await self.offset_at(fetched.partition, EARLIEST)
+            # What was deleted can't be read any more; nothing else may be missing.
+            is_deleted = fetched.partition in self.world.shrinking and start > fetched.position
+            assert is_deleted, f"{fetched} but the log begins at {start}"
+            self.place(fetched.partition, start)
+            return
         assert fetched.error_code is ErrorCode.kafka_storage_error, fetched
         await self.pause()
 
@@ -97,25 +110,30 @@ class Reader(Client):
         assert error_of(answer) is ErrorCode.none, answer
         return int(answer.offset)
 
-    def _fetch_request(self, positions: dict[Partition, int], wait_ms: int) -> FetchRequest:
-        by_topic: dict[Any, list[FetchPartition]] = {}
-        for partition, position in positions.items():
-            asked = FetchPartition(
-                partition=partition.index,
-                fetch_offset=position,
-                partition_max_bytes=self.random.choice((1, 500, 1_000_000)),
-            )
-            by_topic.setdefault(partition.topic, []).append(asked)
-        return FetchRequest(
+    async def _fetch(self, positions: dict[Partition, int], wait_ms: int) -> Any:
+        """Fetch; None if the session has ended, and the next try makes another."""
+        asked = self._session.ask(positions, self.size_bytes_max)
+        request = FetchRequest(
             max_wait_ms=wait_ms,
             min_bytes=1,
-            max_bytes=self.random.choice((500, 1_000_000)),
+            max_bytes=self.random.choice((500, ALL_BYTES)) if self.size_bytes_max < ALL_BYTES else ALL_BYTES,
             isolation_level=READ_COMMITTED if self.is_read_committed else 0,
-            topics=tuple(
-                FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
-                for topic, partitions in by_topic.items()
-            ),
+            topics=asked.topics,
+            session_id=asked.session_id,
+            session_epoch=asked.session_epoch,
+            forgotten_topics_data=asked.forgotten,
         )
+        try:
+            response = await self.try_request(request)
+        except ConnectionLost:
+            self._session.begin_anew()
+            raise
+        if error_of(response) in GONE:
+            self._session.begin_anew()
+            return None
+        assert error_of(response) is ErrorCode.none, response
+        self._session.heard(response.session_id)
+        return response
 
     def _read(self, response: Any, asked: dict[Partition, int]) -> list[Fetched]:
         by_place = {(each.topic.name, each.index): each for each in asked}
@@ -179,12 +197,15 @@ class LastReader(Reader):
     ) -> None:
         super().__init__(world, name, random, **options)
         self._partitions = partitions
+        self.size_bytes_max = ALL_BYTES
+        self.start_offsets: dict[Partition, int] = {}
         self.end_offsets: dict[Partition, int] = {}
 
     async def survey(self) -> None:
         """Find out where the partitions begin and end."""
         for partition in self._partitions:
-            self.place(partition, await self.offset_at(partition, EARLIEST))
+            self.start_offsets[partition] = await self.offset_at(partition, EARLIEST)
+            self.place(partition, self.start_offsets[partition])
             self.end_offsets[partition] = await self.offset_at(partition, LATEST)
 
     async def run(self) -> None:

@@ -73,14 +73,13 @@ class Member(Reader):
         self.generation = -1
         self.is_calm = False
         self.is_stopping = False
-        self._heartbeat_due_s = 0.0
+        self.heartbeat_due_s = 0.0
 
     async def run(self) -> None:
         """Join, read, commit; and again."""
         while not self.is_stopping:
             try:
-                await self._join()
-                await self._take_positions()
+                await self.join()
                 while not self.is_stopping:
                     await self._work()
             except MustRejoin:
@@ -88,7 +87,8 @@ class Member(Reader):
             except ConnectionLost:
                 await self.pause()
 
-    async def _join(self) -> None:
+    async def join(self) -> None:
+        """Join, and be given partitions."""
         protocol = JoinGroupRequestProtocol(name="by-turns", metadata=b"")
         response = await self.try_request(
             JoinGroupRequest(
@@ -109,6 +109,7 @@ class Member(Reader):
         if response.leader == self.member_id:
             assignments = self._assign(sorted(each.member_id for each in response.members))
         await self._sync(assignments)
+        await self._take_positions()
 
     def _assign(self, member_ids: list[str]) -> tuple[SyncGroupRequestAssignment, ...]:
         shares: dict[str, list[int]] = {each: [] for each in member_ids}
@@ -133,13 +134,14 @@ class Member(Reader):
         )
         self.check(error_of(response))
         numbers = json.loads(response.assignment or b"[]")
-        self._heartbeat_due_s = self.loop.time() + HEARTBEAT_S
-        self.note_assignment([self.shared.partitions[number] for number in numbers], began)
+        self.heartbeat_due_s = self.loop.time() + HEARTBEAT_S
+        partitions = [self.shared.partitions[number] for number in numbers]
+        self.positions = dict.fromkeys(partitions, 0)
+        self.note_assignment(partitions, began)
 
     def note_assignment(self, partitions: list[Partition], began: int) -> None:
         """Take what was assigned."""
-        self.positions = dict.fromkeys(partitions, 0)
-        self.trace(f"was given {[str(each.label) for each in partitions]} in {self.generation}")
+        self.trace(f"is given {[str(each.label) for each in partitions]} in {self.generation}")
         self.history.add(
             Assignment(
                 process=self.name,
@@ -153,7 +155,7 @@ class Member(Reader):
 
     async def _take_positions(self) -> None:
         for partition in tuple(self.positions):
-            self.place(partition, await self._committed(partition) or 0)
+            self.place(partition, await self.committed(partition) or 0)
         self.note_reached()
 
     def note_reached(self) -> None:
@@ -161,7 +163,8 @@ class Member(Reader):
         for partition, position in self.positions.items():
             self.shared.reached[partition] = max(self.shared.reached[partition], position)
 
-    async def _committed(self, partition: Partition) -> int | None:
+    async def committed(self, partition: Partition) -> int | None:
+        """Where the group has come to, if anybody has committed."""
         topic = OffsetFetchRequestTopic(
             name=partition.topic.name,
             topic_id=partition.topic.topic_id,
@@ -195,9 +198,10 @@ class Member(Reader):
         return offset
 
     async def _work(self) -> None:
-        await self._stay()
+        if self.loop.time() >= self.heartbeat_due_s:
+            await self.beat()
         await self.read_and_commit()
-        if not self.is_calm and self.random.random() < 0.03:
+        if not self.is_calm and self.random.random() < 0.06:
             await self._misbehave()
         await self.loop.sleep(self.random.uniform(0.05, 0.2))
 
@@ -209,10 +213,9 @@ class Member(Reader):
         if self.random.random() < 0.3:
             await self.commit()
 
-    async def _stay(self) -> None:
-        if self.loop.time() < self._heartbeat_due_s:
-            return
-        self._heartbeat_due_s = self.loop.time() + HEARTBEAT_S
+    async def beat(self) -> None:
+        """Tell that the member is alive."""
+        self.heartbeat_due_s = self.loop.time() + HEARTBEAT_S
         response = await self.try_request(
             HeartbeatRequest(
                 group_id=self.shared.name, generation_id=self.generation, member_id=self.member_id

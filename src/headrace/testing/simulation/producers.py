@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 IN_FLIGHT_MAX: Final = 5
 RECORDS_MAX: Final = 4
+KEY_COUNT: Final = 7
 PACE_S_MAX: Final = 0.06
 
 RETRIABLE: Final = frozenset(
@@ -37,6 +38,11 @@ RETRIABLE: Final = frozenset(
     }
 )
 """The last one comes when an earlier batch was refused; sent again in order, both are taken."""
+
+
+def key_of(value: int) -> int:
+    """The key of a record: there are few, so that compaction has something to do."""
+    return value % KEY_COUNT
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +75,7 @@ class Producer(Client):
         size = self.random.choice((0, 0, 10, 300))
         return encode_batch(
             [
-                Record(timestamp_ms=now_ms, key=self.name.encode(), value=b"%d %s" % (value, b"." * size))
+                Record(timestamp_ms=now_ms, key=b"%d" % key_of(value), value=b"%d %s" % (value, b"." * size))
                 for value in values
             ],
             **fields,
@@ -97,6 +103,7 @@ class Producer(Client):
                 outcome=outcome,
                 partition=batch.partition.label,
                 values=batch.values,
+                keys=tuple(map(key_of, batch.values)),
                 offset=offset,
                 **fields,
             )
@@ -114,6 +121,8 @@ class WindowedProducer(Producer):
         self.producer_epoch = -1
         self.sequences: dict[Partition, int] = {}
         self.window: deque[Batch] = deque()
+        self.first_offset: int | None = None
+        """Where the first batch that was acknowledged lies."""
 
     def put(self, partition: Partition, values: tuple[int, ...], *, attributes: int = 0) -> None:
         """Put a batch into the window, behind the others."""
@@ -172,6 +181,8 @@ class WindowedProducer(Producer):
         response = await self.answer(channel, batch.answer)
         answer = response.responses[0].partition_responses[0]
         if error_of(answer) is ErrorCode.none:
+            if self.first_offset is None:
+                self.first_offset = answer.base_offset
             self.note_sent(batch, answer.base_offset)
             return True
         self.trace(f"sent {batch.values} to {batch.partition.label}: {error_of(answer).name}")

@@ -8,37 +8,31 @@ come to an end although nothing is broken is a failure too.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.config import KIB, BrokerConfig, LogConfig
 from headrace.testing.anomalies import find_anomalies
 from headrace.testing.disk import SimulatedDisk
-from headrace.testing.history import Drained, History
-from headrace.testing.simulation.admin import Admin
+from headrace.testing.history import Deletion, Drained, History, Outcome
 from headrace.testing.simulation.broker import DATA_DIR, SimulatedBroker
+from headrace.testing.simulation.cast import Cast
 from headrace.testing.simulation.client import World
 from headrace.testing.simulation.clock import SimulatedClock
-from headrace.testing.simulation.consumers import Consumer, LastReader
+from headrace.testing.simulation.consumers import LastReader
 from headrace.testing.simulation.faults import Faults
-from headrace.testing.simulation.groups import Group, Member
 from headrace.testing.simulation.loop import SimulatedLoop
 from headrace.testing.simulation.mistakes import heard_mistakes
 from headrace.testing.simulation.network import Network
-from headrace.testing.simulation.producers import IdempotentProducer, PlainProducer
-from headrace.testing.simulation.transactions import TransactionalProducer
-from headrace.testing.simulation.transforms import Transformer, check_exactly_once
+from headrace.testing.simulation.transforms import check_exactly_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from headrace.testing.history import Operation
     from headrace.testing.simulation.loop import Task
-    from headrace.testing.simulation.topics import Partition, TopicInfo
+    from headrace.testing.simulation.topics import Partition
 
-ANY_TIME: Final = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-"""Clocks jump in these stories, and records are not to be refused for it."""
 LAST_COMMITTED: Final = "last-committed"
 QUIET_S: Final = 1.0
 """By then, everything that was sent has arrived and is on the disk."""
@@ -107,8 +101,7 @@ class Story:
         )
         self.problems: list[str] = []
         self._tasks: list[Task[None]] = []
-        self._outputs: list[Partition] = []
-        self._transforming: list[Group] = []
+        self.cast = Cast(self.world, self.random, self.stream, self._start)
 
     def stream(self, name: str) -> Random:
         """Random numbers of one part's own, so that a change of another one leaves them alone."""
@@ -136,181 +129,116 @@ class Story:
                 for task in self._tasks:
                     task.close()
         if not self.problems:
-            self.problems += map(str, find_anomalies(self.history.operations))
+            self._judge()
         return Told(seed=self.seed, operations=self.history.operations, problems=tuple(self.problems))
 
     def _config(self) -> BrokerConfig:
         log = LogConfig(
             segment_bytes_max=self.random.choice((KIB, 4 * KIB, 1024 * KIB)),
             index_interval_bytes=self.random.choice((1, 200, 4096)),
+            checkpoint_bytes=self.random.choice((2 * KIB, 10 * KIB, 1024 * KIB)),
+            cleaner_interval_ms=self.random.choice((200, 1_000)),
+            min_cleanable_dirty_ratio=0.01,
         )
         durability: Any = "os" if self.random.random() < 0.1 else "sync"
-        return BrokerConfig(data_dir=DATA_DIR, log=log, durability=durability)
+        return BrokerConfig(
+            data_dir=DATA_DIR,
+            log=log,
+            durability=durability,
+            consumer_session_timeout_ms=3_000,
+            consumer_heartbeat_interval_ms=500,
+        )
 
     def _live(self) -> None:
         self.broker.start()
         self._start(self.faults.operate())
-        topics = self._make_topics([f"topic-{number}" for number in range(self.random.randint(1, 2))])
-        partitions = [partition for topic in topics for partition in topic.partitions]
-        workers = [*self._start_workers(partitions), *self._start_transactions(partitions)]
-        readers = self._start_readers(partitions)
-        members = [*self._start_members(partitions), *self._start_transformers(partitions)]
-        faults = self._start(
-            self.faults.run(count=self.random.randint(1, 6), pause_s_max=self.random.choice((0.1, 1.0)))
-        )
-        self._wait("the faults to be over", lambda: faults.is_done)
-        for member in members:
+        cast = self.cast
+        self._do("the topics", cast.make_topics())
+        cast.begin()
+        faults = self.faults.run(count=self.random.randint(1, 6), pause_s_max=self.random.choice((0.1, 1.0)))
+        self._do("the faults", faults)
+        for member in cast.members:
             member.is_calm = True
-        self._wait("producers to come to an end", lambda: all(each.is_done for each in workers))
-        for reader in readers:
-            reader.is_stopping = True
+        self._wait("all workers to come to an end", lambda: all(each.is_done for each in cast.workers))
+        for consumer in cast.consumers:
+            consumer.is_stopping = True
         self.network.go_on()
         quiet = self.loop.sleep(QUIET_S)
         self._wait("all to be quiet", lambda: quiet.is_done)
-        self._drain_groups(partitions, members)
-        self._read_all([*partitions, *self._outputs])
-        for group in self._transforming:
-            self.problems += check_exactly_once(
-                group, self.world.made_of, self.history.operations, LAST_COMMITTED
-            )
+        self._drain_groups()
+        self._read_all()
 
     def _start(self, coroutine: Any) -> Task[None]:
         task = self.loop.start(coroutine)
         self._tasks.append(task)
         return task
 
+    def _do(self, what: str, coroutine: Any) -> None:
+        task = self._start(coroutine)
+        self._wait(what, lambda: task.is_done)
+
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
         if not self.loop.run(until=condition, for_s=STORY_S_MAX):
             raise StoryFailed(f"{what}: that did not happen within {STORY_S_MAX:.0f} s")
 
-    def _make_topics(self, names: list[str]) -> list[TopicInfo]:
-        admin = Admin(self.world, "admin", self.stream("admin"))
-        topics: list[TopicInfo] = []
-
-        async def make() -> None:
-            for name in names:
-                topic = await admin.create_topic(name, self.random.randint(1, 3), ANY_TIME)
-                topics.append(topic)
-
-        task = self._start(make())
-        self._wait("topics to be made", lambda: task.is_done)
-        return topics
-
-    def _start_workers(self, partitions: list[Partition]) -> list[Task[None]]:
-        producers: list[IdempotentProducer | PlainProducer] = []
-        for number in range(self.random.randint(1, 2)):
-            name = f"idempotent-{number}"
-            count = self.random.randint(5, 30)
-            producers.append(
-                IdempotentProducer(self.world, name, self.stream(name), self._some(partitions), count)
-            )
-        if self.random.random() < 0.3:
-            count = self.random.randint(5, 15)
-            producers.append(
-                PlainProducer(self.world, "plain", self.stream("plain"), self._some(partitions), count)
-            )
-        return [self._start(producer.run()) for producer in producers]
-
-    def _start_transactions(self, partitions: list[Partition]) -> list[Task[None]]:
-        tasks = []
-        for number in range(self.random.choice((0, 0, 1, 2))):
-            chosen = self._some(partitions)
-            for instance in range(self.random.choice((1, 1, 2, 3))):
-                name = f"transactional-{number}.{instance}"
-                producer = TransactionalProducer(
-                    self.world,
-                    name,
-                    self.stream(name),
-                    chosen,
-                    transactional_id=f"id-{number}",
-                    transaction_count=self.random.randint(2, 8),
-                    begins_after_s=self.random.uniform(0, 2.0) if instance else 0.0,
-                )
-                tasks.append(self._start(producer.run()))
-        return tasks
-
-    def _start_transformers(self, partitions: list[Partition]) -> list[Member]:
-        if self.random.random() < 0.75:
-            return []
-        self._outputs = self._make_topics(["output"])[0].partitions
-        group = Group("transformers", self._some(partitions))
-        self._transforming.append(group)
-        members = [
-            Transformer(self.world, name, self.stream(name), group, self._outputs)
-            for name in (f"transformer-{number}" for number in range(self.random.randint(1, 2)))
-        ]
-        for member in members:
-            self._start(member.run())
-        return list(members)
-
-    def _start_readers(self, partitions: list[Partition]) -> list[Consumer]:
-        readers = []
-        for number in range(self.random.randint(0, 2)):
-            name = f"consumer-{number}"
-            readers.append(
-                Consumer(
-                    self.world,
-                    name,
-                    self.stream(name),
-                    self._some(partitions),
-                    is_read_committed=self.random.random() < 0.5,
-                )
-            )
-        for reader in readers:
-            self._start(reader.run())
-        return readers
-
-    def _start_members(self, partitions: list[Partition]) -> list[Member]:
-        if self.random.random() < 0.5:
-            return []
-        group = Group("group", self._some(partitions))
-        is_read_committed = self.random.random() < 0.5
-        members = [
-            Member(
-                self.world,
-                f"member-{number}",
-                self.stream(f"member-{number}"),
-                group,
-                is_read_committed=is_read_committed,
-            )
-            for number in range(self.random.randint(1, 3))
-        ]
-        for member in members:
-            self._start(member.run())
-        return members
-
-    def _drain_groups(self, partitions: list[Partition], members: Sequence[Member]) -> None:
-        surveyor = LastReader(
-            self.world, "surveyor", self.stream("surveyor"), partitions, is_read_committed=True
-        )
-        survey = self._start(surveyor.survey())
-        self._wait("the ends of all partitions", lambda: survey.is_done)
-        groups = {member.shared.name: member for member in members}
+    def _drain_groups(self) -> None:
+        """Let groups read everything, and note that they have."""
+        groups = {member.shared.name: member for member in self.cast.members}
+        if not groups:
+            return
+        surveyor = self._last_reader("surveyor", self.cast.partitions)
+        self._do("the ends of all partitions", surveyor.survey())
         self._wait(
             "groups to read everything",
             lambda: all(each.shared.is_done(surveyor.end_offsets) for each in groups.values()),
         )
-        for member in members:
+        for member in self.cast.members:
             member.is_stopping = True
         for name, member in groups.items():
-            self.history.add(
-                Drained(
-                    process=name,
-                    invoked=self.history.tick(),
-                    completed=self.history.tick(),
-                    partitions=tuple(each.label for each in member.shared.partitions),
-                    group=name,
-                    is_read_committed=member.is_read_committed,
-                )
+            partitions = tuple(each.label for each in member.shared.partitions)
+            self._note(
+                Drained,
+                process=name,
+                partitions=partitions,
+                group=name,
+                is_read_committed=member.is_read_committed,
             )
 
-    def _read_all(self, partitions: list[Partition]) -> None:
+    def _read_all(self) -> None:
+        """Let last readers read everything that there is."""
+        partitions = [*self.cast.partitions, *self.cast.outputs]
+        if self.cast.rebuilder is not None and self.cast.rebuilder.last is not None:
+            partitions += self.cast.rebuilder.last.partitions
         for name in ("last", LAST_COMMITTED):
-            reader = LastReader(
-                self.world, name, self.stream(name), partitions, is_read_committed=name == LAST_COMMITTED
+            reader = self._last_reader(name, partitions)
+            self._do("the last reader to read everything", reader.run())
+        for partition in self.cast.of_kind("retained"):
+            start = reader.start_offsets[partition]
+            self._note(
+                Deletion,
+                process="retention",
+                outcome=Outcome.UNKNOWN,
+                partition=partition.label,
+                below_offset=start,
             )
-            task = self._start(reader.run())
-            self._wait("the last reader to read everything", partial(getattr, task, "is_done"))
+        if self.cast.trimmer is not None:
+            for partition, below in self.cast.trimmer.deleted_below.items():
+                start = reader.start_offsets[partition]
+                if start < below:
+                    self.problems.append(f"{partition.label} begins at {start}, but {below} was acknowledged")
 
-    def _some(self, partitions: list[Partition]) -> list[Partition]:
-        return sorted(self.random.sample(partitions, self.random.randint(1, len(partitions))), key=str)
+    def _last_reader(self, name: str, partitions: list[Partition]) -> LastReader:
+        is_read_committed = name != "last"
+        return LastReader(
+            self.world, name, self.stream(name), partitions, is_read_committed=is_read_committed
+        )
+
+    def _note(self, kind: Any, **fields: Any) -> None:
+        self.history.add(kind(invoked=self.history.tick(), completed=self.history.tick(), **fields))
+
+    def _judge(self) -> None:
+        operations = self.history.operations
+        compacted = [partition.label for partition in self.cast.of_kind("compacted")]
+        self.problems += map(str, find_anomalies(operations, compacted=compacted))
+        for group in self.cast.transforming:
+            self.problems += check_exactly_once(group, self.world.made_of, operations, LAST_COMMITTED)

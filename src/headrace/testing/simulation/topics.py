@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headrace.testing.history import TopicPartition
@@ -11,28 +11,30 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 
-@dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic that was created."""
+    """A topic that was created. There is one object for each, and one for each of its partitions."""
 
-    name: str
-    topic_id: UUID
-    partition_count: int
+    def __init__(self, name: str, topic_id: UUID, partition_count: int) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partition_count = partition_count
 
-    @property
+    @cached_property
     def partitions(self) -> list[Partition]:
         """Its partitions."""
         return [Partition(self, index) for index in range(self.partition_count)]
 
 
-@dataclass(frozen=True, slots=True)
 class Partition:
     """A partition of a topic."""
 
-    topic: TopicInfo
-    index: int
+    __slots__ = ("index", "label", "topic")
 
-    @property
-    def label(self) -> TopicPartition:
+    def __init__(self, topic: TopicInfo, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.label = TopicPartition(f"{topic.name}/{str(topic.topic_id)[:8]}", index)
         """What histories call it. A topic that is made anew under its old name is another one."""
-        return TopicPartition(f"{self.topic.name}/{str(self.topic.topic_id)[:8]}", self.index)
+
+    def __repr__(self) -> str:
+        return str(self.label)

@@ -54,7 +54,7 @@ class Transformer(Member):
     async def _transform(self, records: list[Polled]) -> None:
         producer = self._producer
         producer.begin()
-        producer.put_all([self._made_of(record) for record in records])
+        producer.put_all(self._made_of(records))
         try:
             await producer.send_all()
             error_code = await producer.add_offsets(
@@ -72,11 +72,15 @@ class Transformer(Member):
             self._is_known = False
             raise MustRejoin from None
 
-    def _made_of(self, record: Polled) -> tuple[Partition, tuple[int, ...]]:
-        value = next(self.world.values)
-        assert isinstance(record.value, int)  # all values of stories are numbers
-        self.world.made_of[value] = record.value
-        return self.random.choice(self._producer.partitions), (value,)
+    def _made_of(self, records: list[Polled]) -> list[tuple[Partition, tuple[int, ...]]]:
+        """A batch for each partition."""
+        made: dict[Partition, list[int]] = {}
+        for record in records:
+            value = next(self.world.values)
+            assert isinstance(record.value, int)  # all values of stories are numbers
+            self.world.made_of[value] = record.value
+            made.setdefault(self.random.choice(self._producer.partitions), []).append(value)
+        return [(partition, tuple(values)) for partition, values in made.items()]
 
 
 def check_exactly_once(
