@@ -11,6 +11,8 @@ from kio.schema.errors import ErrorCode
 
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
+from headrace.kafka.fetch_sessions import CachedPartition
+from headrace.kafka.groups.consumer import reconciliation
 from headrace.kafka.groups.coordinator import GroupCoordinator
 from headrace.kafka.handlers import txn_offset_commit
 from headrace.kafka.transaction_log import TransactionLog
@@ -19,8 +21,10 @@ from headrace.kafka.transactions import ending
 from headrace.kafka.transactions.state import Transaction
 from headrace.log.failure import FailStop
 from headrace.log.identity import Identity
+from headrace.log.offset_map import OffsetMap
 from headrace.log.partition import PartitionLog
 from headrace.log.producers import ACCEPT, ProducerStates
+from headrace.log.trusted_time import TrustedTime
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.simulation import story
 from headrace.testing.simulation.story import tell
@@ -134,6 +138,31 @@ def take_offsets_of_zombies_into_transactions(patch: pytest.MonkeyPatch) -> None
     patch.setattr(txn_offset_commit, "_check_group", lambda *_: ErrorCode.none)
 
 
+def keep_a_keys_first_record_instead_of_its_last(patch: pytest.MonkeyPatch) -> None:
+    put = OffsetMap.put
+
+    def put_first(offset_map: OffsetMap, key: bytes, offset: int) -> bool:
+        return not offset_map.is_last(key, offset) or put(offset_map, key, offset)
+
+    patch.setattr(OffsetMap, "put", put_first)
+
+
+def forget_which_records_were_deleted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("headrace.log.partition.write_log_start", lambda *_: None)
+
+
+def believe_a_clock_that_jumps(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TrustedTime, "now_ms", lambda _, wall_ms, _monotonic_s: wall_ms)
+
+
+def give_a_partition_to_two_members(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reconciliation, "_taken_by_others", lambda *_: {})
+
+
+def let_a_fetch_session_forget_where_its_consumer_is(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CachedPartition, "want", lambda *_: None)
+
+
 @pytest.mark.parametrize(
     "plant",
     [
@@ -156,6 +185,11 @@ def take_offsets_of_zombies_into_transactions(patch: pytest.MonkeyPatch) -> None
         forget_transactions_at_a_restart,
         commit_the_offsets_of_aborted_transactions,
         take_offsets_of_zombies_into_transactions,
+        keep_a_keys_first_record_instead_of_its_last,
+        forget_which_records_were_deleted,
+        believe_a_clock_that_jumps,
+        give_a_partition_to_two_members,
+        let_a_fetch_session_forget_where_its_consumer_is,
     ],
     ids=lambda plant: plant.__name__.replace("_", " "),
 )

@@ -281,6 +281,17 @@ class LogStore:
         self._being_deleted[name] = deletion
         return change
 
+    def half_deleted(self, name: str | None, topic_id: UUID | None) -> Topic | None:
+        """A topic, by its name or its id, that is hidden but not yet gone for good."""
+        return next(
+            (
+                deletion.topic
+                for deletion in self._being_deleted.values()
+                if (deletion.topic.topic_id == topic_id if topic_id else deletion.topic.name == name)
+            ),
+            None,
+        )
+
     def begin_growth(self, name: str, partition_count: int) -> Change[Topic]:
         """Give a topic more partitions, so that it has as many as this."""
         topic = self._topic(name)
@@ -493,7 +504,7 @@ class _Deletion:
     """A topic that nobody sees any more, while its files go."""
 
     def __init__(self, topic: Topic, files: TopicFiles) -> None:
-        self._topic = topic
+        self.topic = topic
         self._files = files
         self._is_done = False
 
@@ -501,14 +512,14 @@ class _Deletion:
         """Remove them; does nothing when they are gone. Waits for a sync that is running."""
         if self._is_done:
             return
-        for partition in self._topic.partitions:
+        for partition in self.topic.partitions:
             partition.retire()
-        self._files.delete(self._topic.name, self._topic.topic_id)
+        self._files.delete(self.topic.name, self.topic.topic_id)
         self._is_done = True
 
     def close_partitions(self) -> None:
         """Close the files that are still open, on the thread that opened them."""
-        for partition in self._topic.partitions:
+        for partition in self.topic.partitions:
             partition.close(sync=False)
 
 

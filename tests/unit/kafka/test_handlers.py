@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,6 +165,38 @@ def test_a_topic_is_deleted_once_its_offsets_are_forgotten_for_good(bench: Bench
         ErrorCode.unknown_topic_or_partition,
     ]
     assert bench.services.groups.coordinator.offsets_of("g") == {}
+
+
+def test_a_topic_that_is_still_being_deleted_is_not_called_unknown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work: list[Any] = []
+    monkeypatch.setattr(bench.services.topics, "_submit", lambda *given: work.append(given))
+    first = heard(handle_delete_topics(bench.call(1), delete_request("t")))
+    second = heard(handle_delete_topics(bench.call(1), delete_request("t")))
+    assert (first, second) == ([], [])
+    while work:
+        run, then = work.pop(0)
+        run()
+        then()
+        bench.finish_syncs()
+    assert [each[0].responses[0].error_code for each in (first, second)] == [
+        ErrorCode.none,
+        ErrorCode.unknown_topic_or_partition,
+    ]
+
+
+def test_a_topic_whose_deletion_has_failed_is_not_called_unknown(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.EIO, "a bad sector")
+
+    monkeypatch.setattr(bench.disk, "rename", fail)
+    for _ in range(2):
+        answer: Any = handle_delete_topics(bench.call(1), delete_request("t"))
+        responses = heard(answer)[0].responses if isinstance(answer, Pending) else answer.responses
+        assert responses[0].error_code is ErrorCode.kafka_storage_error
 
 
 def test_a_deletion_whose_offsets_could_not_be_forgotten_is_not_called_a_success(bench: Bench) -> None:

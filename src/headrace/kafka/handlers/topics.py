@@ -236,11 +236,13 @@ def _delete(
     deleted: list[Topic] = []
 
     def begin() -> Change[None]:
-        present = services.topic(topic.name, topic.topic_id)
+        # It may have got partitions while this waited for its turn, or another may have begun to delete it.
+        present = services.topic(topic.name, topic.topic_id) or services.store.half_deleted(
+            topic.name, topic.topic_id
+        )
         if present is None:
             raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
         change = services.store.begin_deletion(topic.name)
-        # It may have got partitions while this waited for its turn.
         deleted.append(present)
         return change
 
@@ -290,6 +292,9 @@ def _topic_to_delete(services: Services, asked: DeleteTopicState, count: int) ->
     if count > 1:
         raise Refused(ErrorCode.invalid_request, "the topic is named twice in the request")
     topic = services.topic(asked.name or "", asked.topic_id)
+    if topic is None:
+        # A crash could still bring it back: whoever asks now hears how that ends, not that it is gone.
+        topic = services.store.half_deleted(asked.name, asked.topic_id)
     if topic is None and asked.topic_id is not None:
         raise Refused(ErrorCode.unknown_topic_id, f"there is no topic with the id {asked.topic_id}")
     if topic is None:

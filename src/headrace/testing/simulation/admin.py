@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -14,7 +14,9 @@ from headrace.testing.simulation.topics import TopicInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FIRST_METADATA_VERSION_WITH_IDS = 10
+FIRST_METADATA_VERSION_WITH_IDS: Final = 10
+ANY_TIME: Final = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Clocks jump in these stories, and records are not to be refused for it."""
 
 
 class Admin(Client):

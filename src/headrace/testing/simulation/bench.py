@@ -43,7 +43,7 @@ class SimulatedBench:
         self._loop = SimulatedLoop()
         clock = SimulatedClock(self._loop)
         self._broker = SimulatedBroker(
-            config, SimulatedDisk(), clock, self._loop, random=self._random, users_path=users_path
+            config, SimulatedDisk(clock), clock, self._loop, random=self._random, users_path=users_path
         )
         self._network = Network(self._loop, self._random, self._broker)
         self._history = History()

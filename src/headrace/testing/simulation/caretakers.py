@@ -13,7 +13,7 @@ from headrace.kafka.messages.delete_records import (
 )
 from headrace.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from headrace.testing.history import Deletion, Outcome
-from headrace.testing.simulation.admin import Admin
+from headrace.testing.simulation.admin import ANY_TIME, Admin
 from headrace.testing.simulation.client import error_of
 from headrace.testing.simulation.consumers import LATEST, Reader
 from headrace.testing.simulation.network import ConnectionLost
@@ -90,7 +90,7 @@ class Rebuilder(Admin):
     async def run(self) -> None:
         """Do so, so many times."""
         for number in range(self._left):
-            topic = await self.create_topic("rebuilt", 1)
+            topic = await self.create_topic("rebuilt", 1, ANY_TIME)
             assert self.last is None or topic.topic_id != self.last.topic_id, "a deleted topic is back"
             self.last = topic
             producer = IdempotentProducer(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.testing.simulation.admin import Admin
+from headrace.config import DAY_MS
+from headrace.testing.simulation.admin import ANY_TIME, Admin
 from headrace.testing.simulation.caretakers import Rebuilder, Trimmer
 from headrace.testing.simulation.consumer_groups import ConsumerMember
 from headrace.testing.simulation.consumers import Consumer
@@ -21,15 +22,14 @@ if TYPE_CHECKING:
     from headrace.testing.simulation.loop import Task
     from headrace.testing.simulation.topics import Partition
 
-ANY_TIME: Final = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-"""Clocks jump in these stories, and records are not to be refused for it."""
 CONFIGS: Final[dict[str, dict[str, str]]] = {
     "plain": {},
     "compacted": {"cleanup.policy": "compact"},
     "trimmed": {},
     "retained": {"retention.bytes": "3000"},
+    "aged": {"retention.ms": str(7 * DAY_MS)},
 }
-KINDS: Final = ("plain", "plain", "plain", "plain", "compacted", "trimmed", "retained")
+KINDS: Final = ("plain", "plain", "plain", "plain", "compacted", "trimmed", "retained", "aged")
 
 
 class Cast:
@@ -73,7 +73,8 @@ class Cast:
             count = self._random.randint(1, 3)
             topic = await admin.create_topic(f"{kind}-{number}", count, {**ANY_TIME, **CONFIGS[kind]})
             self._partitions[kind] += topic.partitions
-        self._world.shrinking.update(self.of_kind("trimmed"), self.of_kind("retained"))
+        for kind in ("trimmed", "retained", "aged"):
+            self._world.shrinking.update(self.of_kind(kind))
         if self.of_kind("plain") and self._chance(0.25):
             self.outputs = (await admin.create_topic("output", 2, ANY_TIME)).partitions
 

@@ -17,9 +17,18 @@ class SimulatedClock:
         self._loop = loop
         self._jumped_ms = 0
 
+    @property
+    def jumped_ms(self) -> int:
+        """How far the wall clock is ahead of the true time."""
+        return self._jumped_ms
+
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC."""
-        return BEGINNING_MS + self._jumped_ms + int(self._loop.time() * 1000)
+        """Milliseconds since 1970-01-01 UTC, as the wall clock says."""
+        return self.true_ms() + self._jumped_ms
+
+    def true_ms(self) -> int:
+        """Milliseconds since 1970-01-01 UTC, as the other machines' clocks say."""
+        return BEGINNING_MS + int(self._loop.time() * 1000)
 
     def monotonic_s(self) -> float:
         """Seconds that only ever grow."""

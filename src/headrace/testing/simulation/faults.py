@@ -33,6 +33,9 @@ DISK_FAULTS: Final = (
 STEPS_MAX: Final = 30
 DOWN_S_MAX: Final = 1.0
 STALL_S_MAX: Final = 9.0
+JUMP_S_MAX: Final = 5.0
+NEW_S: Final = 5.0
+"""For so long a broker may not have looked at its clock yet."""
 CLOCK_JUMP_MS_MAX: Final = 40 * 86_400_000
 
 
@@ -58,6 +61,9 @@ class Faults:
         self._may_lose_power = may_lose_power
         self._loses_power = False
         self._next_deaths: list[str] = []
+        self._started_s = 0.0
+        self.was_clock_believed = False
+        """Whether a clock that was ahead may have been believed."""
         self.is_over = False
         broker.on_death = self._on_death
 
@@ -99,7 +105,9 @@ class Faults:
         if not self.is_over and self._random.random() < 0.15:
             self._arm()
         try:
+            self._started_s = self._loop.time()
             self._broker.start()
+            self._note_wrong_clock()
             self._trace("the broker has started")
         except PowerLoss:
             self._broker.die()
@@ -176,9 +184,19 @@ class Faults:
         self._next_deaths = ["kill", "power"] if self._may_lose_power else []
 
     def _jump(self) -> None:
+        """Let the broker's clock be wrong, most often for a while."""
         by_ms = self._random.randint(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
         self._trace(f"the clock jumps by {by_ms} ms")
         self._clock.jump(by_ms)
+        self._note_wrong_clock()
+        if self._random.random() < 0.7:
+            self._loop.call_later(self._random.uniform(0, JUMP_S_MAX), lambda: self._clock.jump(-by_ms))
+
+    def _note_wrong_clock(self) -> None:
+        """A broker that has nothing to compare its clock with has to believe it."""
+        is_new = self._loop.time() - self._started_s < NEW_S
+        if is_new and self._clock.jumped_ms > 0:
+            self.was_clock_believed = True
 
     def _some(self, links: list[Link]) -> list[Link]:
         return [self._random.choice(links)] if links else []

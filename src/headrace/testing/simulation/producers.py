@@ -71,7 +71,7 @@ class Producer(Client):
 
     def encode(self, values: tuple[int, ...], **fields: int) -> bytes:
         """A batch of records."""
-        now_ms = self.world.clock.now_ms()
+        now_ms = self.world.clock.true_ms()
         size = self.random.choice((0, 0, 10, 300))
         return encode_batch(
             [

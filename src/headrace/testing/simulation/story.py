@@ -78,7 +78,7 @@ class Story:
         self.random = self.stream("story")
         self.loop = SimulatedLoop()
         self.clock = SimulatedClock(self.loop)
-        self.disk = SimulatedDisk()
+        self.disk = SimulatedDisk(self.clock)
         self.history = History()
         self.config = self._config()
         self.broker = SimulatedBroker(
@@ -212,20 +212,26 @@ class Story:
         for name in ("last", LAST_COMMITTED):
             reader = self._last_reader(name, partitions)
             self._do("the last reader to read everything", reader.run())
-        for partition in self.cast.of_kind("retained"):
-            start = reader.start_offsets[partition]
+        self._check_starts(reader.start_offsets)
+
+    def _check_starts(self, starts: dict[Partition, int]) -> None:
+        """What was deleted for good stays deleted, and nothing else is."""
+        for partition in (*self.cast.of_kind("retained"), *self.cast.of_kind("aged")):
             self._note(
                 Deletion,
                 process="retention",
                 outcome=Outcome.UNKNOWN,
                 partition=partition.label,
-                below_offset=start,
+                below_offset=starts[partition],
             )
-        if self.cast.trimmer is not None:
-            for partition, below in self.cast.trimmer.deleted_below.items():
-                start = reader.start_offsets[partition]
-                if start < below:
-                    self.problems.append(f"{partition.label} begins at {start}, but {below} was acknowledged")
+        for partition, below in (self.cast.trimmer.deleted_below if self.cast.trimmer else {}).items():
+            if starts[partition] < below:
+                self.problems.append(f"{partition} begins at {starts[partition]}, not at {below}")
+        for partition in self.cast.of_kind("aged"):
+            if starts[partition] > 0 and not self.faults.was_clock_believed:
+                self.problems.append(
+                    f"a clock that jumped has cost {starts[partition]} offsets of {partition}"
+                )
 
     def _last_reader(self, name: str, partitions: list[Partition]) -> LastReader:
         is_read_committed = name != "last"
