@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import LogConfig
-    from headrace.log.cleaning import Steps
     from headrace.log.partition import PartitionLog
 
     Call = Callable[[], Any]
@@ -133,21 +132,26 @@ class Cleaner:
     def _clean(self, log: PartitionLog) -> None:
         if log.is_retiring or log.failed is not None:
             return
+        if not (log.settings.has_retention or log.settings.is_compacted):
+            self.counts.deleted_bytes += self._try(log, "removing files of", log.remove_deleted_files)
+            return
         cleaning = self._cleanings.get(log)
         if cleaning is None:
             cleaning = self._cleanings[log] = PartitionCleaning(log, self._breathe)
         now_ms = self._trusted_time.now_ms(self._clock.now_ms(), self._clock.monotonic_s())
-        self.counts.deleted_bytes += self._take(log, "retaining", lambda: cleaning.retain(now_ms))
+        self.counts.deleted_bytes += self._try(
+            log, "retaining", lambda: take_steps(cleaning.retain(now_ms), self._ask)
+        )
         if log not in self._uncleanable and log.failed is None:
             memory_bytes_max = self._config.compaction_memory_bytes
-            self.counts.compacted_bytes += self._take(
-                log, "compacting", lambda: cleaning.compact(now_ms, memory_bytes_max)
+            self.counts.compacted_bytes += self._try(
+                log, "compacting", lambda: take_steps(cleaning.compact(now_ms, memory_bytes_max), self._ask)
             )
 
-    def _take(self, log: PartitionLog, doing: str, begin: Callable[[], Steps[int]]) -> int:
-        """Take steps; return what they return, or 0 when they fail."""
+    def _try(self, log: PartitionLog, doing: str, work: Callable[[], int]) -> int:
+        """Do some work; return what it returns, or 0 when it fails."""
         try:
-            return take_steps(begin(), self._ask)
+            return work()
         except (Abandoned, PartitionClosed):
             logger.debug("%s %s was given up", doing, log.directory)
         except CorruptBatch as error:

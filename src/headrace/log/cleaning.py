@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from headrace.config import LONG_MAX
 from headrace.failpoints import hit
 from headrace.log.cleaned_transactions import CleanedTransactions
 from headrace.log.compacted import read_compacted_below, write_compacted_below
@@ -29,7 +30,6 @@ from headrace.log.disk import OpenRefused
 from headrace.log.index import OFFSET_ENTRY_BYTES
 from headrace.log.offset_map import OffsetMap
 from headrace.log.retention import SegmentExtent, SegmentTimes, start_after_retention
-from headrace.log.rolling import segment_span_ms_max
 from headrace.log.segment_cleaner import (
     SegmentCleaner,
     first_timestamp_ms,
@@ -37,7 +37,6 @@ from headrace.log.segment_cleaner import (
     read_batches,
 )
 from headrace.log.segment_swap import commit_swap, finish_swap, undo_swap
-from headrace.log.topic_settings import UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,7 +79,7 @@ class PartitionCleaning:
         log = self._log
         settings = log.settings
         deleted_bytes = log.remove_deleted_files()
-        if not settings.is_deleted or (settings.retention_ms == UNLIMITED and settings.retention_bytes < 0):
+        if not settings.has_retention:
             return deleted_bytes
         if log.has_rolled:
             log.sync()
@@ -126,16 +125,18 @@ class PartitionCleaning:
         """Roll an idle segment that would otherwise never be compacted, however long it waits."""
         log = self._log
         end_offset, active = log.end_offset, log.segments[-1]
-        if log.settings.max_compaction_lag_ms > segment_span_ms_max(log.settings) or not active.size_bytes:
+        lag_ms_max = log.settings.max_compaction_lag_ms
+        if lag_ms_max == LONG_MAX or not active.size_bytes:
             return
-        first_ms = first_timestamp_ms(self._disk, active)
-        if 0 <= first_ms < now_ms - log.settings.max_compaction_lag_ms:
+        if 0 <= first_timestamp_ms(self._disk, active) < now_ms - lag_ms_max:
             yield from ask(lambda: log.roll_idle(end_offset))
 
     def _plan(self, segments: Sequence[Segment], now_ms: int) -> Steps[Plan | None]:
         log = self._log
         if self._compacted_below is None:
             self._compacted_below = read_compacted_below(self._disk, log.directory)
+        if self._compacted_below == segments[-1].next_offset:
+            return None
         stable = yield from ask(lambda: log.last_stable_offset(log.durable_offset))
         return plan_compaction(
             self._describe(segments),

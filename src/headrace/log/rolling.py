@@ -40,7 +40,9 @@ class Rolling:
 
     def __init__(self, settings: TopicSettings, random: Random) -> None:
         self._bytes_max = settings.segment_bytes_max
-        self._span_ms_max = segment_span_ms_max(settings)
+        self._span_ms_max = settings.segment_ms
+        if settings.is_compacted:
+            self._span_ms_max = min(self._span_ms_max, settings.max_compaction_lag_ms)
         if settings.segment_jitter_ms:
             self._span_ms_max -= random.randrange(min(settings.segment_jitter_ms, self._span_ms_max))
         self._offset_entries_max = settings.segment_index_bytes // OFFSET_ENTRY_BYTES
@@ -71,10 +73,3 @@ class Rolling:
             index.offset_entry_count >= self._offset_entries_max
             or index.time_entry_count >= self._time_entries_max
         )
-
-
-def segment_span_ms_max(settings: TopicSettings) -> int:
-    """How much time the records of one segment may span."""
-    if settings.is_compacted:
-        return min(settings.segment_ms, settings.max_compaction_lag_ms)
-    return settings.segment_ms

@@ -135,6 +135,11 @@ class TopicSettings:
         return "delete" in self.cleanup_policy
 
     @property
+    def has_retention(self) -> bool:
+        """Whether there is a limit beyond which records are deleted."""
+        return self.is_deleted and (self.retention_ms != UNLIMITED or self.retention_bytes >= 0)
+
+    @property
     def segment_bytes_max(self) -> int:
         """A segment that would grow past this is rolled."""
         return self.segment_bytes if self.internal_segment_bytes is None else self.internal_segment_bytes

@@ -118,7 +118,7 @@ def test_a_partition_that_can_not_be_read_is_named_once_and_the_others_have_thei
 def test_a_mistake_of_ours_does_not_end_the_thread(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    loop.open()
+    loop.open(retention_bytes=0)
     monkeypatch.setattr(PartitionCleaning, "retain", lambda *_: 1 / 0)
     loop.cleaner.start()
     loop.turn_until(lambda: loop.cleaner.counts.failures > 1)
@@ -126,6 +126,17 @@ def test_a_mistake_of_ours_does_not_end_the_thread(
     rounds = loop.cleaner.counts.rounds
     loop.turn_until(lambda: loop.cleaner.counts.rounds > rounds)
     assert "unexpected" in caplog.text
+
+
+def test_files_of_deleted_records_go_though_nothing_else_is_to_be_done(loop: Loop) -> None:
+    log = loop.open()
+    fill(log, loop.clock)
+    change = log.begin_record_deletion(12)
+    change.run()
+    change.finish()
+    loop.cleaner.start()
+    loop.turn_until(lambda: loop.cleaner.counts.deleted_bytes > 0)
+    assert len(list(log.directory.glob("*.log"))) == 1
 
 
 def test_a_disk_that_fails_is_told_to_the_loop(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -226,6 +226,21 @@ def test_an_idle_segment_is_rolled_when_its_records_are_to_be_compacted_at_the_l
     assert len(this.records()) == 1
 
 
+def test_where_nothing_is_new_the_loop_is_not_bothered(case: MakeCase) -> None:
+    this = case(**COMPACT)
+    this.fill()
+    this.compact()
+    asked = []
+
+    def on_loop(step: Callable[[], Any]) -> Any:
+        asked.append(step)
+        return step()
+
+    assert take_steps(this.cleaning.compact(this.clock.now_ms(), MEMORY), on_loop) == 0
+    assert take_steps(this.cleaning.retain(this.clock.now_ms()), on_loop) == 0
+    assert asked == []
+
+
 def test_a_tombstone_goes_once_everybody_has_had_time_to_see_it(case: MakeCase) -> None:
     this = case(**COMPACT, delete_retention_ms=DAY_MS)
     this.put((b"gone", b"value"), (b"stays", b"value"))
