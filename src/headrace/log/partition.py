@@ -13,7 +13,6 @@ of it. A failed write or sync stops all writes for good (see failure.py); reads 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from dataclasses import dataclass
 from random import Random
 from threading import Lock
@@ -22,7 +21,6 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.failpoints import hit
 from headrace.log.batch import Batch, place, read_header, split_batches, with_base_offset
-from headrace.log.change import Change
 from headrace.log.checkpoints import Checkpoints
 from headrace.log.compaction import LastWord
 from headrace.log.disk import SYSTEM_DISK
@@ -30,26 +28,29 @@ from headrace.log.durable_file import make_directory_durably
 from headrace.log.failure import FailStop, storage_error
 from headrace.log.index import NO_TIMESTAMP
 from headrace.log.intake import Intake
-from headrace.log.log_start import remove_deleted, remove_segments, write_log_start
+from headrace.log.log_start import remove_deleted
 from headrace.log.marker import Marker, encode_marker
 from headrace.log.open_files import OpenFiles
 from headrace.log.producers import Duplicate, ProducerStates, apply_batch
+from headrace.log.record_deletion import LogStart
 from headrace.log.recovery import Recovery
 from headrace.log.replay import rebuild_transaction_index
 from headrace.log.rolling import Rolling
 from headrace.log.segment import Segment
+from headrace.log.segment_list import SegmentList
 from headrace.log.segment_swap import finish_swaps
 from headrace.log.storage import Storage
 from headrace.log.timestamps import TimestampedOffset, first_record_since
 from headrace.log.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from headrace.clock import Clock
     from headrace.errors import StorageError
     from headrace.log.batch import BatchHeader
+    from headrace.log.change import Change
     from headrace.log.disk import Buffer, Disk
     from headrace.log.producers import ProducerInfo
     from headrace.log.recovery import CutTail
@@ -95,35 +96,29 @@ class PartitionLog:
         self._fail_stop = storage.fail_stop
         self._producers = ProducerStates(expiration_s=storage.producer_expiration_ms / 1000)
         finish_swaps(storage.disk, directory)
-        self._log_start_offset = self._durable_log_start_offset = remove_deleted(storage.disk, directory)
+        log_start_offset = remove_deleted(storage.disk, directory)
         recovered = Recovery(
             directory,
             settings,
             self._producers,
             storage,
             recovery_point=recovery_point,
-            log_start_offset=self._log_start_offset,
+            log_start_offset=log_start_offset,
             now_s=clock.monotonic_s(),
         ).run()
         self.cut: CutTail | None = recovered.cut
-        self._segments = recovered.segments
-        self._base_offsets = [segment.base_offset for segment in self._segments]
-        self._end_offset = self._segments[-1].next_offset
+        self._segments = SegmentList(recovered.segments, self._new_segment)
+        self._log_start = LogStart(directory, storage, self._segments, log_start_offset)
+        self._end_offset = self._segments.active.next_offset
         # Not from the log's start, which may be the end of a segment that has to be synced.
-        self._durable_offset = self._base_offsets[0]
-        self._unsealed = [segment for segment in self._segments if not segment.is_sealed]
-        self._unsealed_lock = Lock()
-        self._segments[-1].begun_ms = clock.now_ms()
+        self._durable_offset = self._segments.base_offset
+        self._segments.active.begun_ms = clock.now_ms()
         self._rolling = self._new_rolling()
         self._sync_lock = Lock()
-        self.names_lock = Lock()
-        """Held by whoever removes or renames segments' files, or moves the log's start."""
         self.cleaning_lock = Lock()
         """Held by whoever retains or compacts, for as long as that takes; who is to stop when it retires."""
         self.is_retiring = False
         """Whether the log is about to be closed."""
-        self._deleted: list[Segment] = []
-        """Segments that nobody reads any more, and whose files may still be there."""
         self._is_closed = False
         self._checkpoints = Checkpoints(
             directory,
@@ -183,7 +178,7 @@ class PartitionLog:
         # After a crash of the process alone, what was found may be in the page cache only.
         log.sync()
         if log._wants_checkpoint:
-            log._checkpoints.capture(log._segments[-1])
+            log._checkpoints.capture(log._segments.active)
             log.checkpoint()
         # Many partitions may be idle: a file stays open only once it is used.
         for segment in log._segments:
@@ -204,7 +199,7 @@ class PartitionLog:
     @property
     def start_offset(self) -> int:
         """The first offset that can be read."""
-        return max(self._log_start_offset, self._base_offsets[0])
+        return max(self._log_start.offset, self._segments.base_offset)
 
     @property
     def end_offset(self) -> int:
@@ -293,9 +288,8 @@ class PartitionLog:
         """Those aborted transactions that overlap a range of offsets, in the order of their markers."""
         self._require_open()
         found: list[AbortedTransaction] = []
-        number = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
         try:
-            for segment in self._segments[number:]:
+            for segment in self._segments.from_offset(from_offset):
                 if self._transaction_index(segment).collect(from_offset, below_offset, found):
                     break
         except OSError as error:
@@ -327,9 +321,8 @@ class PartitionLog:
         stop = self._end_offset if below_offset is None else min(below_offset, self._end_offset)
         if offset >= stop:
             return b""
-        number = bisect_right(self._base_offsets, offset) - 1
         try:
-            for segment in self._segments[number:]:
+            for segment in self._segments.from_offset(offset):
                 if data := segment.read(offset, size_bytes_max=size_bytes_max, below_offset=stop):
                     return data
         except OSError as error:
@@ -366,8 +359,7 @@ class PartitionLog:
             self._fail_stop.check()
             # The order matters: a batch below this offset has been written, to a segment that is listed.
             end_offset = self._end_offset
-            with self._unsealed_lock:
-                unsealed = list(self._unsealed)
+            unsealed = self._segments.unsealed
             if end_offset == self._durable_offset and len(unsealed) == 1:
                 return
             try:
@@ -382,7 +374,7 @@ class PartitionLog:
         """Sync, and write the checkpoint that is due. May run in another thread than `append`."""
         self.sync()
         try:
-            self._checkpoints.write(tuple(self._base_offsets))
+            self._checkpoints.write(self._segments.base_offsets)
         except OSError as error:
             raise self._fail_stop.fail(f"making a checkpoint of {self.directory}", error) from error
 
@@ -401,19 +393,7 @@ class PartitionLog:
                 f"{self.directory.name} has offsets {self.start_offset} to {self._end_offset}, "
                 f"so nothing can be deleted up to {before_offset}"
             )
-
-        def work() -> Callable[[], int]:
-            self._require_open()
-            if before_offset > self._durable_log_start_offset:
-                hit("log.start")
-                write_log_start(self._storage.disk, self.directory, before_offset)
-                hit("log.started")
-                self._durable_log_start_offset = before_offset
-            return lambda: self._show_start(before_offset)
-
-        return Change(
-            f"deleting records of {self.directory}", work, lock=self.names_lock, fail_stop=self._fail_stop
-        )
+        return self._log_start.begin_move(before_offset, self._require_open)
 
     def delete_records(self, before_offset: int) -> int:
         """Delete all records below an offset, waiting for the disk; return where the log begins then."""
@@ -426,16 +406,16 @@ class PartitionLog:
     def remove_deleted_files(self) -> int:
         """Remove the files of segments that were deleted; return how many bytes. For another thread."""
         with self.names_lock:
-            if self._is_closed or not self._deleted:
-                return 0
-            deleted = tuple(self._deleted)
-            try:
-                self.make_active_file()
-                remove_segments(self._storage.disk, self.directory, (each.base_offset for each in deleted))
-            except OSError as error:
-                raise self._fail_stop.fail(f"removing files of {self.directory}", error) from error
-            del self._deleted[: len(deleted)]
-        return sum(segment.size_bytes for segment in deleted)
+            return 0 if self._is_closed else self._log_start.remove_files()
+
+    @property
+    def names_lock(self) -> Lock:
+        """Held by whoever removes or renames segments' files, or moves the log's start."""
+        return self._log_start.names_lock
+
+    def make_active_file(self) -> None:
+        """Make sure that a segment is found after those that are compacted. For another thread."""
+        self._log_start.make_active_file()
 
     @property
     def disk(self) -> Disk:
@@ -445,17 +425,17 @@ class PartitionLog:
     @property
     def segments(self) -> tuple[Segment, ...]:
         """All segments, the last of them active, as they are now. May be asked on any thread."""
-        return tuple(self._segments)
+        return self._segments.all
 
     @property
     def has_rolled(self) -> bool:
         """Whether a segment waits to be sealed by the next sync. May be asked on any thread."""
-        return len(self._unsealed) > 1
+        return len(self._segments.unsealed) > 1
 
     def roll_idle(self, end_offset: int) -> bool:
         """Begin a new segment, unless the active one is empty or the log has grown past the offset."""
         self._require_open()
-        if self._end_offset != end_offset or not self._segments[-1].size_bytes:
+        if self._end_offset != end_offset or not self._segments.active.size_bytes:
             return False
         self._roll()
         return True
@@ -478,23 +458,7 @@ class PartitionLog:
         Its file stays open until `settle` says that it has its name.
         """
         self._require_open()
-        first = bisect_right(self._base_offsets, replaced[0].base_offset) - 1
-        end = first + len(replaced)
-        if first < 0 or self._segments[first:end] != list(replaced):
-            return None
-        segment = self._new_segment(replaced[0].base_offset)
-        segment.adopt_cleaned(
-            cleaned.file,
-            cleaned.index,
-            cleaned.aborted,
-            size_bytes=cleaned.size_bytes,
-            next_offset=self._base_offsets[end],
-        )
-        self._segments[first:end] = [segment]
-        self._base_offsets[first:end] = [segment.base_offset]
-        for each in replaced:
-            each.close()
-        return segment
+        return self._segments.replace(replaced, cleaned)
 
     @property
     def failed(self) -> StorageError | None:
@@ -513,7 +477,7 @@ class PartitionLog:
         """Sync what is not yet durable, unless the disk has failed, and close the files."""
         if sync and not self._is_closed and self._fail_stop.failed is None:
             if self._checkpoints.is_worth_it:
-                self._checkpoints.capture(self._segments[-1])
+                self._checkpoints.capture(self._segments.active)
             self.checkpoint()
         self.retire()
         for segment in self._segments:
@@ -549,7 +513,7 @@ class PartitionLog:
             segment = self._segment_for(headers, size_bytes)
             segment.open()
         except OSError as error:
-            raise storage_error(f"opening {self._segments[-1].path}", error) from error
+            raise storage_error(f"opening {self._segments.active.path}", error) from error
         try:
             segment.append(headers, buffers)
         except OSError as error:
@@ -565,7 +529,7 @@ class PartitionLog:
 
     def _segment_for(self, headers: list[BatchHeader], size_bytes: int) -> Segment:
         """The active segment, or a new one when it is time for one."""
-        active, last = self._segments[-1], headers[-1]
+        active, last = self._segments.active, headers[-1]
         newest_ms = last.max_timestamp_ms
         if len(headers) > 1:
             newest_ms = max(header.max_timestamp_ms for header in headers)
@@ -579,14 +543,9 @@ class PartitionLog:
         return self._roll() if is_due else active
 
     def _roll(self) -> Segment:
-        hit("log.roll")
-        self._segments[-1].growing_index.seal()
+        self._segments.active.growing_index.seal()
         self._checkpoints.rolled(self._end_offset)
-        segment = self._new_segment(self._end_offset)
-        self._segments.append(segment)
-        self._base_offsets.append(segment.base_offset)
-        with self._unsealed_lock:
-            self._unsealed.append(segment)
+        segment = self._segments.begin(self._end_offset)
         segment.begun_ms = self._clock.now_ms()
         self._rolling = self._new_rolling()
         self._storage.on_checkpoint_due(self)
@@ -604,40 +563,20 @@ class PartitionLog:
     def _new_rolling(self) -> Rolling:
         """What says when the active segment is full."""
         # Chance spreads the work, but it is the same chance each time, so that a simulation can be repeated.
-        seed = f"{self.directory.name} {self._base_offsets[-1]}"
+        seed = f"{self.directory.name} {self._segments.active.base_offset}"
         return Rolling(self._settings, Random(seed))  # noqa: S311  # Nothing is secret about it.
-
-    def _show_start(self, start_offset: int) -> int:
-        """Let the log begin at an offset, and give up the segments that end before it."""
-        self._log_start_offset = max(self._log_start_offset, start_offset)
-        count = bisect_right(self._base_offsets, self._log_start_offset) - 1
-        # What is not sealed yet is still being written to by others; it goes another time.
-        count = next((n for n, each in enumerate(self._segments[:count]) if not each.is_sealed), count)
-        for segment in self._segments[:count]:
-            segment.close()
-        self._deleted += self._segments[:count]
-        del self._segments[:count]
-        del self._base_offsets[:count]
-        return self.start_offset
-
-    def make_active_file(self) -> None:
-        """Make sure that a segment is found after those that go: it says where the log goes on."""
-        file = self._storage.disk.open(self._segments[-1].path)
-        self._storage.disk.close(file)
-        self._storage.disk.sync_directory(self.directory)
 
     def _sync_segments(self, unsealed: list[Segment]) -> None:
         """Sync segments in their order; all but the last have been rolled, and are sealed."""
         for segment in unsealed[:-1]:
             segment.sync()
             self._seal(segment)
-            with self._unsealed_lock:
-                self._unsealed.remove(segment)
+            self._segments.sealed(segment)
         unsealed[-1].sync()
 
     def _seal(self, segment: Segment) -> None:
-        successor = next(each for each in tuple(self._segments) if each.base_offset > segment.base_offset)
-        self._checkpoints.seal(segment, successor, tuple(self._base_offsets))
+        successor = next(each for each in self._segments if each.base_offset > segment.base_offset)
+        self._checkpoints.seal(segment, successor, self._segments.base_offsets)
 
     def _transaction_index(self, segment: Segment) -> TransactionIndex:
         """A segment's transaction index; one that is damaged is made again."""
@@ -646,6 +585,6 @@ class PartitionLog:
         except CorruptBatch as error:
             logger.warning("what was aborted in %s is learnt from its batches: %s", segment.path, error)
         segment.transaction_index = rebuild_transaction_index(
-            self._storage.disk, self.directory, self._segments, segment
+            self._storage.disk, self.directory, self._segments.all, segment
         )
         return segment.transaction_index

@@ -19,15 +19,13 @@ checksums when they are first read. Once damage was met, a segment is read aroun
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
-
-from crc32c import crc32c
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.errors import CorruptBatch
 from headrace.failpoints import hit, is_armed
 from headrace.log.damage_walk import DamageWalk, SoundBatch, read_around
-from headrace.log.durable_file import read_whole, write_whole
-from headrace.log.index import NO_TIMESTAMP, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, SegmentIndex
+from headrace.log.index import NO_TIMESTAMP, SegmentIndex
+from headrace.log.index_files import IndexFiles, segment_path
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
 from headrace.log.transaction_index import Seal, TransactionIndex
 
@@ -48,23 +46,6 @@ _Found = TypeVar("_Found")
 
 BOUNDARIES_REMEMBERED: Final = 256
 """How many places between batches are remembered exactly, for readers that follow the writer."""
-
-
-def segment_path(directory: Path, base_offset: int, suffix: str) -> Path:
-    """The path of one of a segment's files."""
-    return directory / f"{base_offset:020d}.{suffix}"
-
-
-class _Written(NamedTuple):
-    """What is in the index files."""
-
-    offset_entry_count: int
-    time_entry_count: int
-    offsets_crc: int
-    times_crc: int
-
-
-_NOTHING_WRITTEN: Final = _Written(0, 0, 0, 0)
 
 
 class Segment:
@@ -88,9 +69,7 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self._index: SegmentIndex | None = SegmentIndex(base_offset, index_interval_bytes)
         self._index_is_loaded = False
-        self._written = _NOTHING_WRITTEN
-        self._index_files_are_sound = True
-        self._beginning_checksums = (0, 0)
+        self._index_files = IndexFiles(disk, directory, base_offset, index_interval_bytes)
         self._transaction_index: TransactionIndex | None = TransactionIndex()
         self._file: int | None = None
         self.is_pinned = False
@@ -133,7 +112,7 @@ class Segment:
     def transaction_index(self) -> TransactionIndex:
         """The transactions that were aborted here; raises CorruptBatch when the file is damaged."""
         if self._transaction_index is None:
-            self._transaction_index, _ = self._read_transaction_index()
+            self._transaction_index, _ = self._index_files.load_transactions()
         return self._transaction_index
 
     @transaction_index.setter
@@ -190,8 +169,7 @@ class Segment:
         self.next_offset = checkpoint.next_offset
         self._trusted_from = checkpoint.size_bytes
         self._index = SegmentIndex.after(checkpoint.index, self.base_offset, self._index_interval_bytes)
-        self._written = _Written(*self._index.entries_before, *checkpoint.index_checksums)
-        self._beginning_checksums = checkpoint.index_checksums
+        self._index_files.adopt(self._index, checkpoint.index_checksums)
         self._transaction_index = TransactionIndex(checkpoint.aborted)
 
     def append(self, headers: Sequence[BatchHeader], buffers: Sequence[Buffer]) -> None:
@@ -265,22 +243,14 @@ class Segment:
         """
         index = self.growing_index
         checksums = self.write_index_entries(index, index.mark)
-        transactions = self.transaction_index.encode(Seal(self.size_bytes, *checksums))
-        write_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"), transactions)
+        self._index_files.write_seal(self.transaction_index, Seal(self.size_bytes, *checksums))
 
     def write_index_entries(self, index: SegmentIndex, mark: IndexMark) -> tuple[int, int]:
         """Add to the files the entries up to a mark, durably but for the files' names.
 
         Returns the checksums of all entries that are in them now.
         """
-        before = self._written if self._index_files_are_sound else _NOTHING_WRITTEN
-        offsets = index.encode_offsets(before.offset_entry_count, mark.offset_entry_count)
-        times = index.encode_times(before.time_entry_count, mark.time_entry_count)
-        self._extend("index", before.offset_entry_count * OFFSET_ENTRY_BYTES, offsets)
-        self._extend("timeindex", before.time_entry_count * TIME_ENTRY_BYTES, times)
-        checksums = crc32c(offsets, before.offsets_crc), crc32c(times, before.times_crc)
-        self._written = _Written(mark.offset_entry_count, mark.time_entry_count, *checksums)
-        return checksums
+        return self._index_files.write_entries(index, mark)
 
     def close(self) -> None:
         """Close the file; it is opened again when it is needed."""
@@ -312,7 +282,7 @@ class Segment:
             index.seal()
         self._index = index
         self._index_is_loaded = False
-        self._index_files_are_sound = False
+        self._index_files.distrust()
         self._boundaries.clear()
 
     def _look_up(self, look_up: Callable[[], _Found], look_around: Callable[[], _Found]) -> _Found:
@@ -352,21 +322,8 @@ class Segment:
 
     def _load_index(self) -> SegmentIndex:
         self._index_is_loaded = True
-        offsets, times = (
-            read_whole(self._disk, segment_path(self._directory, self.base_offset, suffix))
-            for suffix in ("index", "timeindex")
-        )
-        _, seal = self._read_transaction_index()
-        if (crc32c(offsets), crc32c(times)) != (seal.offsets_crc, seal.times_crc):
-            raise CorruptBatch("an index file does not match its checksum")
+        self._index, seal = self._index_files.load_sealed()
         self._compare_size(seal.log_bytes)
-        self._index = SegmentIndex.decode(
-            self.base_offset,
-            self._index_interval_bytes,
-            offsets=offsets,
-            times=times,
-            segment_bytes=self._written_bytes or self.size_bytes,
-        )
         return self._index
 
     def _compare_size(self, written_bytes: int) -> None:
@@ -383,46 +340,16 @@ class Segment:
             )
             self.size_bytes = self._synced_bytes = written_bytes
 
-    def _read_transaction_index(self) -> tuple[TransactionIndex, Seal]:
-        content = read_whole(self._disk, segment_path(self._directory, self.base_offset, "txnindex"))
-        return TransactionIndex.decode(content)
-
     def _load_beginning(self, index: SegmentIndex) -> SegmentIndex:
         """Load what the last checkpoint has left in the files; where that is damaged, make all anew."""
-        offset_entry_count, time_entry_count = index.entries_before
         try:
-            offsets = self._read_file("index", offset_entry_count * OFFSET_ENTRY_BYTES)
-            times = self._read_file("timeindex", time_entry_count * TIME_ENTRY_BYTES)
-            if (crc32c(offsets), crc32c(times)) != self._beginning_checksums:
-                raise CorruptBatch("an index file does not match its checksum")  # noqa: TRY301  # One way out.
-            index = SegmentIndex.joined(index, offsets=offsets, times=times)
+            self._index = self._index_files.load_beginning(index)
         except CorruptBatch as error:
             logger.warning("the indexes of %s are made anew from its batches: %s", self.path, error)
             self.rebuild_index()
         else:
-            self._index = index
             self._index_is_loaded = True
         return self.growing_index
-
-    def _read_file(self, suffix: str, size_bytes: int) -> bytes:
-        """The beginning of an index file; nothing where the file is missing."""
-        file = self._disk.open(segment_path(self._directory, self.base_offset, suffix))
-        try:
-            return self._disk.read(file, 0, size_bytes)
-        finally:
-            self._disk.close(file)
-
-    def _extend(self, suffix: str, size_bytes: int, data: bytes) -> None:
-        """Put bytes into an index file at a place, in place of all that comes after it, and sync."""
-        file = self._disk.open(segment_path(self._directory, self.base_offset, suffix))
-        try:
-            # Where somebody has cut the file, zeros come in between; they are found out when it is loaded.
-            if self._disk.size_bytes(file) != size_bytes:
-                self._disk.truncate(file, size_bytes)
-            self._disk.append(file, [data])
-            self._disk.sync_file(file)
-        finally:
-            self._disk.close(file)
 
     def _read(self, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
         start = self._position_of(offset)

@@ -14,10 +14,9 @@ from crc32c import crc32c
 from headrace.config import MIB
 from headrace.errors import CorruptBatch
 from headrace.log.batch import Batch
-from headrace.log.durable_file import read_whole
-from headrace.log.index import NO_TIMESTAMP, TIME_ENTRY_BYTES, SegmentIndex
+from headrace.log.index import NO_TIMESTAMP, SegmentIndex
+from headrace.log.index_files import IndexFiles
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_place
-from headrace.log.segment import segment_path
 from headrace.log.segment_swap import INDEX_SUFFIXES, cleaned_path, remove_cleaned
 from headrace.log.transaction_index import Seal, TransactionIndex
 
@@ -64,16 +63,10 @@ def read_batches(disk: Disk, segments: Sequence[Segment], breathe: Breathe) -> I
 def newest_timestamp_ms(disk: Disk, directory: Path, segment: Segment) -> int:
     """The highest timestamp of a sealed segment, from its index or, if that is damaged, from its batches."""
     try:
-        content = read_whole(disk, segment_path(directory, segment.base_offset, "txnindex"))
-        _, seal = TransactionIndex.decode(content)
-        times = read_whole(disk, segment_path(directory, segment.base_offset, "timeindex"))
-        if crc32c(times) == seal.times_crc:
-            return (
-                int.from_bytes(times[-TIME_ENTRY_BYTES:][:8], "big", signed=True) if times else NO_TIMESTAMP
-            )
+        index, _ = IndexFiles(disk, directory, segment.base_offset, 1).load_sealed()
     except CorruptBatch:
         return _newest_of_batches(disk, segment)
-    return _newest_of_batches(disk, segment)
+    return index.max_timestamp.timestamp_ms
 
 
 def _newest_of_batches(disk: Disk, segment: Segment) -> int:

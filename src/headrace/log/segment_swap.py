@@ -22,8 +22,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from headrace.log.durable_file import TEMPORARY_NAME
+from headrace.log.index_files import segment_path
 from headrace.log.log_start import remove_segments, segment_bases
-from headrace.log.segment import segment_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

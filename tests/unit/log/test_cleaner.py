@@ -146,7 +146,7 @@ def test_a_disk_that_fails_is_told_to_the_loop(loop: Loop, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("headrace.log.partition.write_log_start", fail)
+    monkeypatch.setattr("headrace.log.record_deletion.write_log_start", fail)
     loop.cleaner.start()
     loop.turn_until(lambda: bool(loop.failures))
     assert log.failed is loop.failures[0]
