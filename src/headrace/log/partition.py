@@ -543,6 +543,7 @@ class PartitionLog:
         return self._roll() if is_due else active
 
     def _roll(self) -> Segment:
+        hit("log.roll")
         self._segments.active.growing_index.seal()
         self._checkpoints.rolled(self._end_offset)
         segment = self._segments.begin(self._end_offset)
