@@ -138,17 +138,13 @@ def take_offsets_of_zombies_into_transactions(patch: pytest.MonkeyPatch) -> None
     patch.setattr(txn_offset_commit, "_check_group", lambda *_: ErrorCode.none)
 
 
-def keep_a_keys_first_record_instead_of_its_last(patch: pytest.MonkeyPatch) -> None:
-    put = OffsetMap.put
-
-    def put_first(offset_map: OffsetMap, key: bytes, offset: int) -> bool:
-        return not offset_map.is_last(key, offset) or put(offset_map, key, offset)
-
-    patch.setattr(OffsetMap, "put", put_first)
+def keep_a_keys_older_records_instead_of_its_last(patch: pytest.MonkeyPatch) -> None:
+    is_last = OffsetMap.is_last
+    patch.setattr(OffsetMap, "is_last", lambda *arguments: not is_last(*arguments))
 
 
 def forget_which_records_were_deleted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headrace.log.partition.write_log_start", lambda *_: None)
+    patch.setattr("headrace.log.record_deletion.write_log_start", lambda *_: None)
 
 
 def believe_a_clock_that_jumps(patch: pytest.MonkeyPatch) -> None:
@@ -185,7 +181,7 @@ def let_a_fetch_session_forget_where_its_consumer_is(patch: pytest.MonkeyPatch) 
         forget_transactions_at_a_restart,
         commit_the_offsets_of_aborted_transactions,
         take_offsets_of_zombies_into_transactions,
-        keep_a_keys_first_record_instead_of_its_last,
+        keep_a_keys_older_records_instead_of_its_last,
         forget_which_records_were_deleted,
         believe_a_clock_that_jumps,
         give_a_partition_to_two_members,

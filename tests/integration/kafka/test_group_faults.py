@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from headrace.broker import Broker
 from headrace.config import Address, BrokerConfig
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+ATTEMPTS = 4
 PARTITION_COUNT = 4
 RECORD_COUNT = 200
 """In each partition."""
@@ -106,13 +107,23 @@ class CommitWatch:
         asked = ConsumerGroupTopicPartitions(
             "workers", [TopicPartition("work", index) for index in range(PARTITION_COUNT)]
         )
-        answer = self._kafka.admin.list_consumer_group_offsets([asked])["workers"].result(30)
-        for each in answer.topic_partitions:
+        for each in self._ask(asked).topic_partitions:
             offset = max(each.offset, -1)
             if offset < self.committed[each.partition]:
                 self.went_back.append((each.partition, self.committed[each.partition], offset))
             self.committed[each.partition] = offset
         return dict(self.committed)
+
+    def _ask(self, asked: ConsumerGroupTopicPartitions) -> Any:
+        """A question that went down with a broker is asked again."""
+        last_error: Exception | None = None
+        for _ in range(ATTEMPTS):
+            futures = self._kafka.admin.list_consumer_group_offsets([asked], request_timeout=15)
+            try:
+                return futures["workers"].result(20)
+            except (KafkaException, TimeoutError) as error:
+                last_error = error
+        raise AssertionError(f"the group's offsets were not told: {last_error}")
 
     def is_complete(self) -> bool:
         return set(self.look().values()) == {RECORD_COUNT}
