@@ -107,10 +107,11 @@ def test_members_that_join_and_leave_share_the_partitions_and_lose_nothing(
     settle([second], are_even(4))
 
 
-@pytest.mark.clients("confluent", "kafka-python", "java-4.3", "java-3.9")
+@pytest.mark.clients("confluent", "java-4.3", "java-3.9")
 def test_a_cooperative_rebalance_leaves_a_member_what_it_keeps(
     client: Client, new_topic: Callable[..., str], group: str
 ) -> None:
+    """kafka-python's members now and then leave the group on the way, whatever the broker."""
     topic = new_topic(4)
     settings = {**EAGER, "partition_assignment_strategy": "cooperative-sticky"}
     first = client.consumer(group_id=group, **settings)
