@@ -20,6 +20,19 @@ def checkpoint_path(config: StreamsConfig, query: str) -> Path:
     return config.checkpoints_dir.absolute() / query
 
 
+def clear_unfinished_writes(checkpoint: Path) -> None:
+    """Remove the temporary files that a killed or stopped query left in its logs of offsets and commits.
+
+    Spark writes `.<batch>.<uuid>.tmp`, then renames it. One that is left over from batch 0 keeps the query
+    from starting in real-time mode: its checkpoint is neither empty nor has it a batch to go on from. The
+    caller holds the query's lock, so nobody is writing one now.
+    """
+    for log in ("offsets", "commits"):
+        for pattern in (".*.tmp", "..*.tmp.crc"):
+            for left_over in (checkpoint / log).glob(pattern):
+                left_over.unlink(missing_ok=True)
+
+
 def lock_checkpoint(config: StreamsConfig, query: str, held: ExitStack) -> None:
     """Hold the query's lock for as long as `held` is open; raise if another process holds it."""
     if not try_lock_checkpoint(config, query, held):

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.config import MIB, StreamsConfig
 from headrace.errors import PipelineError, PipelineFailed
-from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.failure import first_line, realtime_refusal
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan
@@ -139,6 +139,8 @@ class Queries:
             self._write(pipeline.name, records, pipeline.writes.name)
 
     def _write(self, name: str, records: DataFrame, topic: str, *, every: str = "0 seconds") -> None:
+        checkpoint = checkpoint_path(self.config, name)
+        clear_unfinished_writes(checkpoint)
         writer = (
             records.writeStream.queryName(name)
             .format("kafka")
@@ -146,7 +148,7 @@ class Queries:
             .option("kafka.max.request.size", REQUEST_BYTES_MAX)
             .option("kafka.buffer.memory", BUFFER_BYTES)
             .option("topic", topic)
-            .option("checkpointLocation", f"file://{checkpoint_path(self.config, name)}")
+            .option("checkpointLocation", f"file://{checkpoint}")
             .outputMode("update")
         )
         if self.realtime:

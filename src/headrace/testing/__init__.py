@@ -1,1 +1,9 @@
-"""The test kit: a pytest fixture with a broker, and a clock that stands still."""
+"""The test kit: a broker for each test, ways to let it die, fail or wait, and proof of what came of that.
+
+- plugin        the pytest fixture `headrace_broker`
+- process       a broker in a process of its own, to be killed and started again
+- failpoints    named places where it dies, fails or waits
+- history, anomalies    what clients did and saw, and what of it a log must never do
+- clock, disk   time that moves by hand, and a disk that loses what was not synced
+- simulation, fuzz      the broker's own proof: seeded stories, and bytes that no client sends
+"""

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.failpoints import FAILPOINTS
+
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")] + [
     *sorted((ROOT / "docs").rglob("*.md")),
@@ -60,3 +62,8 @@ def test_the_reference_of_the_commands_is_up_to_date(tmp_path: Path) -> None:
         env={**os.environ, "COLUMNS": "80"},
     )
     assert (ROOT / "docs" / "reference" / "cli.md").read_text() == fresh.read_text(), "run `make docs`"
+
+
+def test_the_page_on_faults_lists_every_failpoint() -> None:
+    page = (ROOT / "docs" / "how-to" / "test-under-faults.md").read_text()
+    assert re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", page, re.MULTILINE) == list(FAILPOINTS.items())

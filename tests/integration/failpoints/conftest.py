@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,79 +21,21 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.config import Address, BrokerConfig, LogConfig
 from headrace.testing import history as hs
-from headrace.testing.failpoints import kill_at
+from headrace.testing.process import BrokerProcess
 
 DEADLINE_S = 60.0
 RECORDS_DELETED = 5
-BROKER_PROGRAM = """
-import sys
-from pathlib import Path
-from headrace.broker import run_broker
-from headrace.config import Address, BrokerConfig, LogConfig
-config = BrokerConfig(
-    listen=Address("127.0.0.1", int(sys.argv[1])),
-    data_dir=Path(sys.argv[2]),
-    log=LogConfig(
-        segment_bytes_max=50_000,
-        index_interval_bytes=1_000,
-        checkpoint_bytes=30_000,
-        cleaner_interval_ms=100,
-        min_cleanable_dirty_ratio=0.01,
-    ),
+LOG_OF_MANY_FILES = LogConfig(
+    segment_bytes_max=50_000,
+    index_interval_bytes=1_000,
+    checkpoint_bytes=30_000,
+    cleaner_interval_ms=100,
+    min_cleanable_dirty_ratio=0.01,
 )
-run_broker(config, lambda address: print(address.port, flush=True))
-"""
 PASSING = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT}
 RECONNECT: dict[str, Any] = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "log_level": 0}
-
-
-class BrokerProcess:
-    """A broker in a process of its own, always on the same port."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
-        self._port = 0
-        self._process: subprocess.Popen[str] | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._port}"
-
-    def start(self, environment: dict[str, str] | None = None) -> None:
-        """Start; it may die of a failpoint before it is up."""
-        assert self._process is None
-        arguments = [sys.executable, "-c", BROKER_PROGRAM, str(self._port), str(self._data_dir)]
-        self._process = subprocess.Popen(
-            arguments, stdout=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
-        )
-        assert self._process.stdout is not None
-        with suppress(ValueError):
-            self._port = int(self._process.stdout.readline())
-
-    def start_and_wait_for_death(self, failpoint: str, after: int) -> None:
-        """Start a broker that dies at a failpoint, and wait until it has."""
-        self.start(kill_at(failpoint, after=after))
-        assert self._end() == -9, f"the broker did not die at {failpoint}"
-
-    def stop(self) -> None:
-        """Stop in good order."""
-        if self._process is not None:
-            self._process.terminate()
-            self._end()
-
-    def _end(self) -> int:
-        assert self._process is not None
-        process, self._process = self._process, None
-        try:
-            return process.wait(DEADLINE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return 0
-        finally:
-            assert process.stdout is not None
-            process.stdout.close()
 
 
 class Worker(threading.Thread):
@@ -495,10 +434,9 @@ def clients_end_with_their_test() -> Iterator[None]:
 
 @pytest.fixture
 def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
-    broker = BrokerProcess(tmp_path / "data")
-    broker.start()
-    yield broker
-    broker.stop()
+    config = BrokerConfig(listen=Address("127.0.0.1", 0), log=LOG_OF_MANY_FILES)
+    with BrokerProcess(tmp_path / "data", config=config) as broker:
+        yield broker
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.testing.anomalies import find_anomalies
-from headrace.testing.failpoints import FAILPOINTS
+from headrace.testing.failpoints import FAILPOINTS, kill_at
 from headrace.testing.history import Drained, History, Send, TopicPartition
 
 RECORD_COUNT = 100_000
@@ -49,7 +49,8 @@ def test_nothing_is_lost_doubled_or_torn_when_the_broker_dies_at_any_failpoint(
     for number, name in enumerate(failpoints, 1):
         producer.allowed_count = RECORD_COUNT * number // (len(failpoints) + 1)
         after = 0 if name.startswith(RARE) else chance.randint(0, 20)
-        broker_process.start_and_wait_for_death(name, after)
+        broker_process.start(kill_at(name, after=after))
+        broker_process.await_killed()
     producer.allowed_count = RECORD_COUNT
     broker_process.start()
     while producer.count < RECORD_COUNT:

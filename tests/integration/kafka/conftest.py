@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import gc
 import io
-import os
 import select
-import signal
 import socket
 import struct
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,6 +22,7 @@ from kio.schema.request_header.v2.header import RequestHeader as RequestHeaderV2
 from kio.serial import entity_reader, entity_writer
 
 from headrace.broker import Broker
+from headrace.testing.process import BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -192,47 +189,6 @@ def _encode(schema: Any, entity: Any) -> bytes:
     return buffer.getvalue()
 
 
-BROKER_PROGRAM = """
-import sys
-from pathlib import Path
-from headrace.broker import run_broker
-from headrace.config import Address, BrokerConfig
-config = BrokerConfig(listen=Address("127.0.0.1", int(sys.argv[1])), data_dir=Path(sys.argv[2]))
-run_broker(config, lambda address: print(address.port, flush=True))
-"""
-
-
-class BrokerProcess:
-    """A broker in a process of its own, so that it can be killed."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = data_dir
-        self.port = 0
-        self.process: subprocess.Popen[str] | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Start, on the same port as before."""
-        arguments = [sys.executable, "-c", BROKER_PROGRAM, str(self.port), str(self.data_dir)]
-        self.process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=dict(os.environ))
-        assert self.process.stdout is not None
-        self.port = int(self.process.stdout.readline())
-
-    def kill(self, number: int = signal.SIGKILL) -> int:
-        """Send a signal and return the exit code."""
-        if self.process is None:
-            return 0
-        self.process.send_signal(number)
-        code = self.process.wait(DEADLINE_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.process = None
-        return code
-
-
 @pytest.fixture(autouse=True)
 def clients_end_with_their_test() -> Iterator[None]:
     """Collects clients that a traceback keeps alive: else a later broker's thread might have to end them."""
@@ -288,8 +244,6 @@ def raw(raw_at: Callable[[str], RawClient], broker: Broker) -> RawClient:
 
 
 @pytest.fixture
-def broker_process(tmp_path: Path, stack: ExitStack) -> BrokerProcess:
-    broker = BrokerProcess(tmp_path / "process-data")
-    broker.start()
-    stack.callback(broker.kill)
-    return broker
+def broker_process(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "process-data") as broker:
+        yield broker

@@ -185,7 +185,7 @@ def test_garbage_in_the_body_of_any_api_ends_in_an_answer_or_a_closed_connection
 
 
 def resident_bytes(broker_process: Any) -> int:
-    return int(psutil.Process(broker_process.process.pid).memory_info().rss)
+    return int(psutil.Process(broker_process.pid).memory_info().rss)
 
 
 def test_a_megabyte_of_noise_on_many_connections_costs_no_memory(

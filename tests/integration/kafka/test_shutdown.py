@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 QUEUED_COUNT_MAX = 5_000
 
 
-def restart(broker_process: Any) -> None:
-    broker_process.start()
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_broker_that_is_told_to_stop_ends_with_code_0_while_clients_wait(
     broker_process: Any, kafka_at: Callable[[str], Any], number: int
@@ -29,7 +25,7 @@ def test_a_broker_that_is_told_to_stop_ends_with_code_0_while_clients_wait(
     consumer = kafka.consumer("readers", fetch_wait_max_ms=20_000)
     consumer.subscribe(["orders"])
     consumer.poll(0.5)
-    idle = [socket.create_connection(("127.0.0.1", broker_process.port)) for _ in range(5)]
+    idle = [socket.create_connection(("127.0.0.1", broker_process.address.port)) for _ in range(5)]
     assert broker_process.kill(number) == 0
     for each in idle:
         each.close()
@@ -44,7 +40,7 @@ def test_the_next_broker_takes_the_same_port_at_once_and_clients_go_on(
         producer.produce("orders", b"%d" % number)
         assert producer.flush(30) == 0
         assert broker_process.kill(signal.SIGTERM) == 0
-        restart(broker_process)
+        broker_process.start()
     values = [message.value() for message in kafka.read(subscribed(kafka), 2)]
     assert values == [b"0", b"1"]
 
@@ -66,7 +62,7 @@ def test_a_transaction_that_is_open_when_the_broker_stops_can_be_committed_after
     producer.produce("orders", b"paid")
     assert producer.flush(30) == 0
     assert broker_process.kill(signal.SIGTERM) == 0
-    restart(broker_process)
+    broker_process.start()
     producer.commit_transaction(30)
     assert [message.value() for message in kafka.read(subscribed(kafka), 1)] == [b"paid"]
 
@@ -82,7 +78,7 @@ def test_a_transaction_that_nobody_ends_after_the_restart_is_not_shown(
     forgotten.produce("orders", b"never")
     assert forgotten.flush(30) == 0
     assert broker_process.kill(signal.SIGTERM) == 0
-    restart(broker_process)
+    broker_process.start()
     successor = kafka.producer(transactional_id="till")
     successor.init_transactions(30)
     successor.begin_transaction()
@@ -121,7 +117,7 @@ def test_everything_acknowledged_before_the_stop_is_there_after_it(
     assert broker_process.kill(signal.SIGTERM) == 0
     stopping.set()
     thread.join()
-    restart(broker_process)
+    broker_process.start()
     producer.flush(30)
     consumer = subscribed(kafka)
     # What was written and not acknowledged in time is there, too.

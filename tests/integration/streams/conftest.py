@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 import headrace
 from headrace.config import MIB, StreamsConfig
 from headrace.streams.admin import ensure_topics
+from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
 from headrace.streams.queries import Queries
@@ -121,6 +122,23 @@ def kafka(headrace_broker: headrace.Broker) -> Kafka:
 def config(kafka: Kafka, tmp_path: Path) -> StreamsConfig:
     """Settings for the test's broker; the shortest batches that real-time mode allows."""
     return StreamsConfig(bootstrap=kafka.bootstrap, data_dir=tmp_path / "with space", realtime_batch_s=5)
+
+
+@pytest.fixture
+def committed(config: StreamsConfig) -> Callable[[str], set[str]]:
+    """Wait until a query has a batch committed and none begun that is not; returns those that it has."""
+
+    def batches(query: str, log: str) -> set[str]:
+        return {path.name for path in (checkpoint_path(config, query) / log).glob("[0-9]*")}
+
+    def await_committed(query: str) -> set[str]:
+        deadline_s = time.monotonic() + WITHIN_S
+        while not (found := batches(query, "commits")) or not batches(query, "offsets") <= found:
+            assert time.monotonic() < deadline_s, f"{query} has no batch, or one that is not committed"
+            time.sleep(0.05)
+        return found
+
+    return await_committed
 
 
 StartQueries = Callable[..., Queries]

@@ -168,7 +168,7 @@ def test_more_than_the_history_holds_is_told_and_not_passed_over(
 
 
 def test_after_kill_9_in_mid_stream_the_alerts_are_still_those_of_the_reference(
-    kafka: Any, config: StreamsConfig, drive: Any, world: list[Any]
+    kafka: Any, config: StreamsConfig, drive: Any, world: list[Any], committed: Any
 ) -> None:
     records = [(one.key or None, one.value) for one in world]
     third = len(records) // 3
@@ -176,13 +176,13 @@ def test_after_kill_9_in_mid_stream_the_alerts_are_still_those_of_the_reference(
     first = drive(FRAUD / "pipeline.py", realtime=True)
     kafka.produce("transactions", records[:third])
     # The first batch is committed; then comes the kill, in the middle of the second.
-    committed = await_commit(config, "velocity_alerts")
+    batches = committed("velocity_alerts")
     kafka.produce("transactions", records[third : 2 * third])
     read_until(kafka, expected(world[: 2 * third]))
     first.kill()
     killed_ms = time.time_ns() // 1_000_000
     # On a slow machine the second batch may have been committed before the kill.
-    is_open = commits(config, "velocity_alerts") == committed
+    is_open = commits(config, "velocity_alerts") == batches
     kafka.produce("transactions", records[2 * third :])
     second = drive(FRAUD / "pipeline.py", realtime=True)
     alerts = read_until(kafka, expected(world))
@@ -195,15 +195,6 @@ def test_after_kill_9_in_mid_stream_the_alerts_are_still_those_of_the_reference(
         if record.timestamp_ms >= killed_ms and json.loads(record.value)["sent_at"] < killed_ms
     ]
     assert again or not is_open, "the kill hit an open batch, which was not run again"
-
-
-def await_commit(config: StreamsConfig, query: str) -> set[str]:
-    """Wait until the query has committed a batch. Returns those that it has."""
-    deadline_s = time.monotonic() + WITHIN_S
-    while not (found := commits(config, query)):
-        assert time.monotonic() < deadline_s, f"no batch of {query} was committed"
-        time.sleep(0.05)
-    return found
 
 
 def commits(config: StreamsConfig, query: str) -> set[str]:

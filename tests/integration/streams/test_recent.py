@@ -10,7 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace.streams as hr
+from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
+from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.queries import Queries
 
 pytestmark = pytest.mark.spark
@@ -155,10 +157,14 @@ def test_in_micro_batches_a_row_that_comes_too_late_for_the_history_is_an_overfl
     )
 
 
-def test_a_checkpoint_goes_from_micro_batches_to_real_time_and_back(kafka: Any, start: StartQueries) -> None:
+def test_a_checkpoint_goes_from_micro_batches_to_real_time_and_back(
+    kafka: Any, start: StartQueries, committed: Any
+) -> None:
     kafka.produce("events", [event(10), event(20)])
     queries = start(histories, realtime=False)
     kafka.read_count("histories", 1)
+    # What has been written and not yet committed would come again.
+    committed("histories")
     queries.stop()
 
     queries = start(histories, realtime=True)
@@ -174,6 +180,24 @@ def test_a_checkpoint_goes_from_micro_batches_to_real_time_and_back(kafka: Any, 
     )
 
     assert [row for row, _ in update(last[-1].value)[1]] == [12, 15, 20]
+
+
+def test_a_first_batch_that_was_cut_off_while_it_was_committed_runs_again_in_real_time(
+    kafka: Any, start: StartQueries, config: StreamsConfig
+) -> None:
+    kafka.produce("events", [event(10), event(20)])
+    queries = start(histories, realtime=False)
+    kafka.read_count("histories", 1)
+    queries.stop()
+    commits = checkpoint_path(config, "histories") / "commits"
+    for name in ("0", ".0.crc"):
+        (commits / name).unlink(missing_ok=True)
+    (commits / ".0.1d3f2c9e-4a53-4c1e-8f0e-7f6f2b8f2f10.tmp").write_bytes(b"v1")
+
+    start(histories, realtime=True)
+
+    again = kafka.read("histories", lambda found: len(found) > 1)
+    assert [row for row, _ in update(again[-1].value)[1]] == [10, 20]
 
 
 def test_ties_are_cut_the_same_way_in_every_mode(

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headrace
-from headrace.config import StreamsConfig
 
 pytestmark = pytest.mark.spark
 
@@ -52,25 +50,14 @@ def order(number: str) -> tuple[str, str]:
     return number, json.dumps({"id": number})
 
 
-def await_commits(config: StreamsConfig, query: str) -> None:
-    """Wait until every batch that the query has begun is committed."""
-    checkpoint = config.checkpoints_dir / query
-    deadline_s = time.monotonic() + 60
-    while {path.name for path in (checkpoint / "offsets").glob("[0-9]*")} != {
-        path.name for path in (checkpoint / "commits").glob("[0-9]*")
-    }:
-        assert time.monotonic() < deadline_s, f"a batch of {query} is not committed"
-        time.sleep(0.05)
-
-
 def test_a_run_goes_on_where_the_last_one_stopped(
-    kafka: Any, config: StreamsConfig, drive: Any, pipelines: Path
+    kafka: Any, drive: Any, pipelines: Path, committed: Any
 ) -> None:
     first = drive(f"{pipelines}:copies", realtime=False)
     kafka.produce("orders", [order("a")])
     kafka.read_count("copies", 1)
     # What has been written and not yet committed would come again.
-    await_commits(config, "copies")
+    committed("copies")
     assert first.end(signal.SIGINT) == (0, "")
 
     kafka.produce("orders", [order("b")])
