@@ -17,6 +17,8 @@ from typing import Final, Literal
 from headrace.errors import ConfigError
 
 Durability = Literal["sync", "os"]
+Guarantee = Literal["exactly-once", "at-least-once", "at-most-once"]
+GUARANTEES: Final[tuple[Guarantee, ...]] = ("exactly-once", "at-least-once", "at-most-once")
 SaslMechanism = Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"]
 SASL_MECHANISMS: Final[tuple[SaslMechanism, ...]] = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 
@@ -440,11 +442,29 @@ class StreamsConfig:
     """How many partitions keyed state has. Fixed by a pipeline's first checkpoint."""
     realtime_batch_s: int = 300
     """How long a batch of real-time mode lasts: state is checkpointed, and latency dips, once a batch."""
+    guarantee: Guarantee | None = None
+    """How often a row is written after a crash. None: exactly-once; in real-time mode at-least-once."""
+    transaction_s_max: int = 900
+    """How long writing a batch may take, exactly-once; a broker allows no more unless it is told to."""
 
     def __post_init__(self) -> None:
+        _require(
+            self.guarantee is None or self.guarantee in GUARANTEES,
+            f"guarantee is {self.guarantee!r}: use one of {', '.join(GUARANTEES)}",
+        )
+        _require(self.transaction_s_max >= 1, "transaction_s_max must be at least 1")
         _require(bool(self.bootstrap), "bootstrap is empty: name a broker, such as 127.0.0.1:9092")
         _require(self.shuffle_partition_count >= 1, "shuffle_partition_count must be at least 1")
         _require(self.realtime_batch_s >= 5, "realtime_batch_s must be at least 5, Spark's own minimum")
+
+    def guarantee_of(self, *, realtime: bool) -> Guarantee:
+        """What is promised in that mode."""
+        _require(
+            not realtime or self.guarantee in {None, "at-least-once"},
+            f"real-time mode can't write {self.guarantee}: run without --realtime, in micro-batches, or with "
+            "--guarantee at-least-once",
+        )
+        return self.guarantee or ("at-least-once" if realtime else "exactly-once")
 
     @property
     def checkpoints_dir(self) -> Path:

@@ -1,4 +1,4 @@
-"""Named places where a test can stop, fail or delay the broker. In production they do nothing.
+"""Named places where a test can stop, fail or delay a broker or a pipeline. In production they do nothing.
 
     hit("log.sync")             in the code: this is the place
     log.sync=kill@3             in HEADRACE_FAILPOINTS: the third time, the process kills itself
@@ -7,6 +7,10 @@
 
 Several are separated by semicolons. `headrace.testing.failpoints` arms them within a process. As long as none
 is armed, a place costs one look into an empty dictionary.
+
+Places that begin with `pipeline.task.` lie in the tasks of a batch, which run in processes of their own. They
+are counted by batches, and happen in whatever task gets there first. A kill there takes the driver and its
+Java along: the whole pipeline dies at once, as it does with its machine.
 
 `kill` is SIGKILL: no handler runs and nothing is flushed, though what was written stays in the page cache. To
 lose that, too, use `headrace.testing.disk.SimulatedDisk`.
@@ -58,6 +62,11 @@ FAILPOINTS: Final = {
     "kafka.transaction.marker": "a marker was written; hit once for each partition",
     "kafka.transaction.marked": "all markers of a transaction are durable, and its end is not written",
     "kafka.transaction.completed": "the end of a transaction is written, and the producer does not know it",
+    "pipeline.batch": "a batch is planned, and nothing of it is written",
+    "pipeline.task.begun": "a task has read in the ledger that its share is to be written",
+    "pipeline.task.produced": "a task has sent its share, and its transaction is open",
+    "pipeline.task.committed": "a task's transaction is committed, and those of others may be open",
+    "pipeline.written": "all of a batch is written, and Spark does not know it",
 }
 """All places by name."""
 
@@ -76,6 +85,8 @@ class Failpoint:
     """It happens at this hit, counted from one; `delay` also at all later ones."""
     error: int = errno.EIO
     delay_ms: int = 0
+    victims: tuple[int, ...] = ()
+    """Processes that `kill` kills first, before this one."""
 
     def __post_init__(self) -> None:
         if self.name not in FAILPOINTS:
@@ -146,17 +157,27 @@ def hit(name: str) -> None:
         _act(name)
 
 
-def _act(name: str) -> None:
+def draw(name: str) -> Failpoint | None:
+    """Be at a place, and return what is to happen there, for another process to do it."""
     with _lock:
         failpoint = _armed.get(name)
         if failpoint is None:
-            return
+            return None
         failpoint.hits_left -= 1
         if failpoint.hits_left > 0:
-            return
+            return None
         if failpoint.action != "delay":
             del _armed[name]
+    return failpoint
+
+
+def _act(name: str) -> None:
+    failpoint = draw(name)
+    if failpoint is None:
+        return
     if failpoint.action == "kill":
+        for victim in failpoint.victims:
+            os.kill(victim, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
     elif failpoint.action == "error":
         raise OSError(failpoint.error, f"{os.strerror(failpoint.error)} (failpoint {name})")

@@ -8,7 +8,7 @@ import typer
 
 from headrace.cli.options import Bootstrap, DataDir
 from headrace.cli.output import announce
-from headrace.config import StreamsConfig
+from headrace.config import Guarantee, StreamsConfig
 
 
 def run(
@@ -19,6 +19,13 @@ def run(
     realtime: Annotated[
         bool, typer.Option("--realtime", help="Milliseconds instead of micro-batches; at least once.")
     ] = False,
+    guarantee: Annotated[
+        Guarantee | None,
+        typer.Option(
+            help="How often a row is written, whatever crashes.",
+            show_default="exactly-once; with --realtime at-least-once",
+        ),
+    ] = None,
     batch_s: Annotated[
         int, typer.Option("--batch", min=5, help="Seconds that a batch of real-time mode lasts.")
     ] = 300,
@@ -28,7 +35,9 @@ def run(
     from headrace.streams.load import load_pipelines  # noqa: PLC0415
     from headrace.streams.run import run as run_pipelines  # noqa: PLC0415
 
-    config = StreamsConfig(bootstrap=bootstrap, master=master, data_dir=data, realtime_batch_s=batch_s)
+    config = StreamsConfig(
+        bootstrap=bootstrap, master=master, data_dir=data, realtime_batch_s=batch_s, guarantee=guarantee
+    )
     mode = "in real-time mode" if realtime else "in micro-batches"
     run_pipelines(
         load_pipelines(target),

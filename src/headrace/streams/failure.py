@@ -12,9 +12,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+import headrace.errors
+from headrace.errors import HeadraceError
+
 _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _JAVA_CLASS: Final = re.compile(r"^(?:Caused by: )?(?:[a-z0-9_]+\.)+(?=[A-Z])")
+_OURS: Final = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
 _REFUSED: Final = re.compile(r"The operator\(s\): (.+?) is not in the operator allowlist")
 _REFUSED_MODE: Final = re.compile(r"Streaming real-time mode has the following limitation: (.+)")
 
@@ -38,6 +42,16 @@ def first_line(error: BaseException | str) -> str:
     line = text.splitlines()[0] if text else type(error).__name__
     line = _JAVA_CLASS.sub("", line)
     return _STATE.sub("", _CODE.sub("", line)).rstrip(";").strip()
+
+
+def headrace_error(error: BaseException | str) -> HeadraceError | None:
+    """The error of ours that a Python function on an executor has raised; None where it was none of ours."""
+    raised = _OURS.findall(str(error))
+    if not raised:
+        return None
+    name, message = raised[-1]
+    kind = getattr(headrace.errors, name, None)
+    return kind(message) if isinstance(kind, type) and issubclass(kind, HeadraceError) else None
 
 
 def realtime_refusal(error: BaseException | str) -> str | None:

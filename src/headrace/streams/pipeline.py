@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, ParamSpec
@@ -37,6 +37,8 @@ class Pipeline(Generic[P]):
     writes: Topic
     reads: Mapping[str, Topic] = field(default_factory=dict)
     """Topics of parameters that are not to be looked up by name."""
+    side_outputs: tuple[Topic, ...] = ()
+    """Topics that rows can name in a column `_topic`, to be written there instead."""
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
@@ -51,6 +53,11 @@ class Pipeline(Generic[P]):
                 raise PipelineError(
                     f"pipeline {self.name} takes {parameter}: name each topic that it reads as a parameter"
                 )
+        outputs = [topic.name for topic in self.outputs]
+        if len(set(outputs)) < len(outputs):
+            raise PipelineError(
+                f"pipeline {self.name} has one topic twice among those that it writes: {', '.join(outputs)}"
+            )
         for name in self.reads:
             if name not in parameters:
                 raise PipelineError(
@@ -60,6 +67,11 @@ class Pipeline(Generic[P]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> DataFrame:
         """Call the function itself."""
         return self.function(*args, **kwargs)
+
+    @property
+    def outputs(self) -> tuple[Topic, ...]:
+        """All topics that it writes."""
+        return (self.writes, *self.side_outputs)
 
     def sources(self) -> dict[str, Topic]:
         """The topic of each parameter, in the order of the parameters."""
@@ -115,11 +127,21 @@ class Pipeline(Generic[P]):
 
 
 def pipeline(
-    *, writes: Topic, reads: Mapping[str, Topic] | None = None, name: str | None = None
+    *,
+    writes: Topic,
+    side_outputs: Sequence[Topic] = (),
+    reads: Mapping[str, Topic] | None = None,
+    name: str | None = None,
 ) -> Callable[[Callable[P, DataFrame]], Pipeline[P]]:
-    """Make a pipeline of a function whose parameters are the topics that it reads."""
+    """Make a pipeline of a function whose parameters are the topics that it reads.
+
+    A row whose column `_topic` names one of the `side_outputs` is written there instead.
+    """
     if not isinstance(writes, Topic):
         raise PipelineError(f'writes is {writes!r}: write hr.topic("name", key="column")')
+    for output in side_outputs:
+        if not isinstance(output, Topic):
+            raise PipelineError(f'side_outputs has {output!r}: write hr.topic("name", key="column")')
 
     def decorate(function: Callable[P, DataFrame]) -> Pipeline[P]:
         return Pipeline(
@@ -127,6 +149,7 @@ def pipeline(
             function=function,
             writes=writes,
             reads=MappingProxyType(dict(reads or {})),
+            side_outputs=tuple(side_outputs),
         )
 
     return decorate

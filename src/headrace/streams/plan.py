@@ -58,8 +58,8 @@ class Plan:
     def topics(self) -> dict[str, int]:
         """Every topic that must exist, with the number of partitions to create it with."""
         wanted = {topic.dead_letters: DEAD_LETTERS_PARTITION_COUNT for topic in self.read_topics}
-        described = (*self._descriptions(), *(pipeline.writes for pipeline in self.pipelines))
-        for topic in described:
+        written = (topic for pipeline in self.pipelines for topic in pipeline.outputs)
+        for topic in (*self._descriptions(), *written):
             # Two descriptions may speak of one topic, and only one of them of its partitions.
             wanted[topic.name] = max(topic.partitions or 0, wanted.get(topic.name, 0))
         return {name: count or DEFAULT_PARTITION_COUNT for name, count in wanted.items()}
@@ -99,11 +99,13 @@ def _refuse_duplicate_names(plan: Plan) -> None:
 
 
 def _refuse_loop(pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
-    if any(topic.name == pipeline.writes.name for topic in sources.values()):
-        raise PipelineError(
-            f"pipeline {pipeline.name} reads the topic {pipeline.writes.name} that it writes: it would never "
-            "come to an end; write another topic"
-        )
+    read = {topic.name for topic in sources.values()}
+    for output in pipeline.outputs:
+        if output.name in read:
+            raise PipelineError(
+                f"pipeline {pipeline.name} reads the topic {output.name} that it writes: it would never come "
+                "to an end; write another topic"
+            )
 
 
 def _refuse_two_starts(plan: Plan) -> None:

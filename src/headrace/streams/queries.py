@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
@@ -17,15 +17,19 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.config import MIB, StreamsConfig
-from headrace.errors import PipelineError, PipelineFailed
+from headrace.config import StreamsConfig
+from headrace.errors import HeadraceError, PipelineError, PipelineFailed
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.failure import first_line, realtime_refusal
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan
 from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.session import JAVA_GONE, log_path
-from headrace.streams.sink import to_records
+from headrace.streams.sinks.connection import BUFFER_BYTES, REQUEST_BYTES_MAX
+from headrace.streams.sinks.context import WriteContext, read_query_id
+from headrace.streams.sinks.foreach_batch import ForeachBatch, Write
+from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.writers import topic_writer
 from headrace.streams.source import read_dead_letters, read_stream
 from headrace.streams.topic import Topic
 
@@ -33,10 +37,6 @@ STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
 DEAD_LETTERS_EVERY_S: Final = 2
 """How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
-REQUEST_BYTES_MAX: Final = 17 * MIB
-"""The largest request that a query sends: a record of 16 MiB, the most that a broker takes, and the headers
-that a dead letter gets. With the producer's own 1 MiB, a larger one would end the query at each start."""
-BUFFER_BYTES: Final = 4 * REQUEST_BYTES_MAX
 _STARTED_PAUSE_S: Final = 0.05
 
 
@@ -60,6 +60,8 @@ class Queries:
     config: StreamsConfig
     realtime: bool
     running: dict[str, StreamingQuery] = field(default_factory=dict)
+    _batches: dict[str, ForeachBatch] = field(default_factory=dict)
+    """Of the queries that don't write through Spark's own sink."""
 
     def start(self, plan: Plan, dead_letters_of: Collection[Topic] | None = None) -> None:
         """Start every query of the plan; if one can't start, none is left running.
@@ -108,7 +110,7 @@ class Queries:
             with self._java_is_there(name):
                 last = query.lastProgress
             if last is not None:
-                reports.append(_progress(name, last))
+                reports.append(self._progress(name, last))
         return reports
 
     def stop(self) -> None:
@@ -116,11 +118,19 @@ class Queries:
         for query in self.running.values():
             query.stop()
         self.running.clear()
+        self.release()
+
+    def release(self) -> None:
+        """Abort what stopped queries have left open, so that readers need not wait for it to time out."""
+        for batches in self._batches.values():
+            batches.close()
+        self._batches.clear()
 
     def _start_dead_letters(self, topic: Topic) -> None:
         name = topic.dead_letters_query
         records = read_dead_letters(self.session, topic, bootstrap=self.config.bootstrap, reader=name)
-        self._write(name, records, topic.dead_letters, every=f"{DEAD_LETTERS_EVERY_S} seconds")
+        target = Topic(name=topic.dead_letters)
+        self._write(name, records, target, every=f"{DEAD_LETTERS_EVERY_S} seconds")
 
     def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
         bootstrap = self.config.bootstrap
@@ -135,28 +145,50 @@ class Queries:
                     f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
                     "reads: make it from its parameters"
                 )
-            records = to_records(rows, pipeline.writes, pipeline=pipeline.name)
-            self._write(pipeline.name, records, pipeline.writes.name)
+            records = to_records(
+                rows, pipeline.writes, pipeline=pipeline.name, side_outputs=pipeline.side_outputs
+            )
+            self._write(pipeline.name, records, pipeline.writes)
 
-    def _write(self, name: str, records: DataFrame, topic: str, *, every: str = "0 seconds") -> None:
+    def _write(self, name: str, records: DataFrame, topic: Topic, *, every: str = "0 seconds") -> None:
         checkpoint = checkpoint_path(self.config, name)
         clear_unfinished_writes(checkpoint)
         writer = (
             records.writeStream.queryName(name)
-            .format("kafka")
-            .option("kafka.bootstrap.servers", self.config.bootstrap)
-            .option("kafka.max.request.size", REQUEST_BYTES_MAX)
-            .option("kafka.buffer.memory", BUFFER_BYTES)
-            .option("topic", topic)
             .option("checkpointLocation", f"file://{checkpoint}")
             .outputMode("update")
         )
+        if self.config.guarantee_of(realtime=self.realtime) == "at-least-once":
+            writer = (
+                writer.format("kafka")
+                .option("kafka.bootstrap.servers", self.config.bootstrap)
+                .option("kafka.max.request.size", REQUEST_BYTES_MAX)
+                .option("kafka.buffer.memory", BUFFER_BYTES)
+            )
+        else:
+            self._batches[name] = ForeachBatch(lambda: self._open_topic(name, topic))
+            writer = writer.foreachBatch(self._batches[name])
         if self.realtime:
             batch = f"{self.config.realtime_batch_s} seconds"
             writer = writer.trigger(realTime=batch)  # type: ignore[call-overload] # missing in its overloads
         else:
             writer = writer.trigger(processingTime=every)
         self.running[name] = writer.start()
+
+    def _open_topic(self, query: str, topic: Topic) -> tuple[Write, Callable[[], None]]:
+        writer = topic_writer(topic, self._context(query))
+        return writer.write_records, writer.close
+
+    def _context(self, query: str) -> WriteContext:
+        checkpoint = checkpoint_path(self.config, query)
+        return WriteContext(
+            pipeline=query,
+            query_id=read_query_id(checkpoint),
+            bootstrap=self.config.bootstrap,
+            guarantee=self.config.guarantee_of(realtime=self.realtime),
+            checkpoint=checkpoint,
+            transaction_s_max=self.config.transaction_s_max,
+        )
 
     def _is_started(self, query: StreamingQuery) -> bool:
         if query.lastProgress is not None or query.status["message"] == "Waiting for data to arrive":
@@ -190,9 +222,26 @@ class Queries:
             ) from error
         if isinstance(error, AnalysisException):
             raise PipelineError(f"pipeline {name} can't run: {first_line(error)}") from error
+        cause: BaseException | None = self._batches[name].error if name in self._batches else None
+        if isinstance(cause, HeadraceError):
+            raise cause
         raise PipelineFailed(
-            f"{name} failed: {first_line(error)} (Spark's log is {log_path(self.config)})"
+            f"{name} failed: {first_line(cause or error)} (Spark's log is {log_path(self.config)})"
         ) from error
+
+    def _progress(self, name: str, report: Mapping[str, Any]) -> Progress:
+        row_count = report["sink"]["numOutputRows"]
+        output_row_count = row_count if row_count >= 0 else None
+        written = self._batches[name].written if name in self._batches else None
+        if written is not None and written[0] == report["batchId"]:
+            output_row_count = written[1]
+        return Progress(
+            query=name,
+            batch_id=report["batchId"],
+            input_row_count=report["numInputRows"],
+            output_row_count=output_row_count,
+            duration_ms=report["batchDuration"],
+        )
 
 
 @contextmanager
@@ -203,14 +252,3 @@ def _mode(session: SparkSession, *, realtime: bool) -> Iterator[None]:
         yield
     finally:
         session.conf.unset(REALTIME_SETTING)
-
-
-def _progress(name: str, report: Mapping[str, Any]) -> Progress:
-    output_row_count = report["sink"]["numOutputRows"]
-    return Progress(
-        query=name,
-        batch_id=report["batchId"],
-        input_row_count=report["numInputRows"],
-        output_row_count=output_row_count if output_row_count >= 0 else None,
-        duration_ms=report["batchDuration"],
-    )

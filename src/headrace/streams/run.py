@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any, Final
 
-from headrace.config import StreamsConfig
+from headrace.config import StreamsConfig, failpoints_to_arm
 from headrace.errors import PipelineFailed
+from headrace.failpoints import arm_all
 from headrace.streams.admin import ensure_topics, identify
 from headrace.streams.checkpoint import lock_checkpoint, try_lock_checkpoint
 from headrace.streams.origin import keep_origin
@@ -42,6 +43,8 @@ def run(
     Returns when all is stopped and Java is gone, which a second signal hastens. `on_started` is called with
     the pipelines' names once they process rows, `on_progress` with each batch that a query has finished.
     """
+    config.guarantee_of(realtime=realtime)
+    arm_all(failpoints_to_arm())
     plan = make_plan(pipelines)
     with ExitStack() as held, _stop_on_signals(stop) as stopped:
         for name in plan.names:
@@ -56,10 +59,10 @@ def run(
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
         work_dir = held.enter_context(workspace(config.data_dir))
         session = start_session(config, slots=max(slots, os.cpu_count() or 1), work_dir=work_dir)
+        queries = Queries(session=session, config=config, realtime=realtime)
         # Spark has put a handler of its own in place of ours.
         with _stop_on_signals(stopped):
             try:
-                queries = Queries(session=session, config=config, realtime=realtime)
                 if not stopped.is_set():
                     queries.start(plan, own)
                     queries.await_started(stopped)
@@ -70,6 +73,7 @@ def run(
                 # Whoever asks a second time does not want to wait.
                 with _on_signals(kill_java):
                     stop_session(session)
+                queries.release()
 
 
 def _watch(queries: Queries, stop: threading.Event, on_progress: OnProgress | None) -> None:

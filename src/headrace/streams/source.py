@@ -41,7 +41,8 @@ def read_dead_letters(session: SparkSession, topic: Topic, *, bootstrap: str, re
         )
     )
     original = F.coalesce("headers", F.array().cast("array<struct<key: string, value: binary>>"))
-    return refused.select("key", "value", F.concat(original, added).alias("headers"))
+    target = F.lit(topic.dead_letters).alias("topic")
+    return refused.select(target, "key", "value", F.concat(original, added).alias("headers"))
 
 
 def _records(session: SparkSession, topic: Topic, *, bootstrap: str, reader: str) -> DataFrame:
@@ -51,6 +52,8 @@ def _records(session: SparkSession, topic: Topic, *, bootstrap: str, reader: str
         .option("subscribe", topic.name)
         .option("startingOffsets", topic.start)
         .option("includeHeaders", "true")
+        # What was written in a transaction counts once it is committed.
+        .option("kafka.isolation.level", "read_committed")
         .option("groupIdPrefix", f"headrace-{reader}")
         .load()
     )

@@ -1,0 +1,10 @@
+"""Where pipelines write: batches of rows to topics, by one of three guarantees.
+
+A target's writer has `write(rows, batch_id)`, which Spark calls for each batch, and again with the same id
+after a crash. `batch_writer(target, context)` makes it.
+"""
+
+from headrace.streams.sinks.context import BatchWriter, WriteContext, read_query_id
+from headrace.streams.sinks.writers import Target, batch_writer
+
+__all__ = ["BatchWriter", "Target", "WriteContext", "batch_writer", "read_query_id"]

@@ -1,0 +1,64 @@
+"""What writes a batch of a pipeline's rows somewhere, and what it is told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.config import Guarantee
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NO_DIGEST: Final = "-"
+TRANSACTION_S_MAX: Final = 900
+"""The longest that Kafka's brokers let a transaction take, unless they are told otherwise."""
+
+
+class BatchWriter(Protocol):
+    """Writes batches of rows. Not safe to share between threads."""
+
+    def write(self, rows: DataFrame, batch_id: int) -> int | None:
+        """Write the rows; return how many, or None where that is not known.
+
+        By the guarantee `exactly-once`, a batch that is written again with the same id, after a crash at any
+        moment or after an error, changes nothing that was written of it already. The rows are computed as
+        they are written, so they may be used once only.
+        """
+
+    def close(self) -> None:
+        """Let go of what an interrupted write has left open. Nothing is written any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteContext:
+    """Who writes, and how."""
+
+    pipeline: str
+    """The name of the query: a pipeline's name, or that of a companion for dead letters."""
+    query_id: str
+    """Spark's, which lives as long as the checkpoint; or any other id of one run of batches."""
+    bootstrap: str
+    guarantee: Guarantee
+    client_options: Mapping[str, str] = field(default_factory=dict)
+    """Settings of librdkafka for all clients, such as those for logging in."""
+    checkpoint: Path | None = None
+    """Where Spark keeps the query's offsets; None where there is no streaming query."""
+    transaction_s_max: int = TRANSACTION_S_MAX
+    """How long a transaction may take before the broker gives it up."""
+
+    def digest(self, batch_id: int) -> str:
+        """What tells the input of this batch from any other that might get the same id."""
+        if self.checkpoint is None:
+            return NO_DIGEST
+        content = (self.checkpoint / "offsets" / str(batch_id)).read_bytes()
+        return hashlib.sha256(content).hexdigest()[:16]
+
+
+def read_query_id(checkpoint: Path) -> str:
+    """The id that Spark gave the query when its checkpoint was made."""
+    return str(json.loads((checkpoint / "metadata").read_text())["id"])

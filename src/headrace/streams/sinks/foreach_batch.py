@@ -1,0 +1,41 @@
+"""What Spark calls for each batch of a query: it opens the writer at the first, and remembers how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Write = Callable[["DataFrame", int], int | None]
+"""Write a batch by its id; return how many rows were written, where that is known."""
+
+
+class ForeachBatch:
+    """The function of one query. Spark calls it from one thread at a time; others may look on."""
+
+    def __init__(self, open_writer: Callable[[], tuple[Write, Callable[[], None]]]) -> None:
+        """The writer can be opened only once Spark has made the checkpoint: it gives the query its id."""
+        self._open_writer = open_writer
+        self._write: Write | None = None
+        self._close: Callable[[], None] | None = None
+        self.error: BaseException | None = None
+        """Why the last batch failed. Spark tells it with a stack trace of Java's around it."""
+        self.written: tuple[int, int | None] | None = None
+        """The last batch that was written, and how many rows it had."""
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a batch."""
+        try:
+            if self._write is None:
+                self._write, self._close = self._open_writer()
+            self.written = batch_id, self._write(frame, batch_id)
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def close(self) -> None:
+        """Let go of what an interrupted batch has left open."""
+        if self._close is not None:
+            self._close()

@@ -1,0 +1,109 @@
+"""What a task on an executor does with its share of a batch: write it to topics, by one of two protocols.
+
+Exactly once, in one transaction:
+
+    fence all earlier writers of the share → read the ledger → write or skip
+    begin → send the rows → send the ledger's new entry → commit
+
+At most once, the ledger first:
+
+    fence → read the ledger → write or skip
+    begin → send the ledger's new entry → commit, then send the rows, without a transaction
+
+A task without rows touches nothing, except in the first batch after a start: there each task puts its name
+into the ledger, so that another run of the same pipeline is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final, Literal
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from headrace.failpoints import Failpoint, arm, disarm, hit
+from headrace.streams.sinks.connection import Connector, Record, ShareWriter, send_plainly
+from headrace.streams.sinks.ledger import Batch, Verdict, decide, entry_after
+
+TASK_FAILPOINTS: Final = ("pipeline.task.begun", "pipeline.task.produced", "pipeline.task.committed")
+
+RESULT: Final = "task int, row_count bigint"
+"""What a task answers with: one row. `row_count` is 0 where the share was written before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicTask:
+    """How each task of a batch writes its share. Travels to the executors."""
+
+    connector: Connector
+    batch: Batch
+    task_count: int
+    guarantee: Literal["exactly-once", "at-most-once"]
+    failpoints: tuple[Failpoint, ...] = ()
+
+    def run(self, shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the share: record batches of topic, key, value and headers."""
+        context = TaskContext.get()
+        assert context is not None, "only Spark runs tasks"
+        task = context.partitionId()
+        # Whoever kills a task kills the daemon that has made its process as well.
+        arm(replace(each, victims=(*each.victims, os.getppid())) for each in self.failpoints)
+        try:
+            row_count = self._write(task, shares)
+        finally:
+            for each in self.failpoints:
+                disarm(each.name)
+        # Rows that are left unread would keep Spark from using this process again.
+        for _ in shares:
+            pass
+        yield pa.RecordBatch.from_pydict(
+            {"task": pa.array([task], pa.int32()), "row_count": pa.array([row_count], pa.int64())}
+        )
+
+    def _write(self, task: int, shares: Iterator[pa.RecordBatch]) -> int:
+        filled = (share for share in shares if share.num_rows)
+        first = next(filled, None)
+        if first is None and not self.batch.is_first:
+            return 0
+        records = _records(chain([] if first is None else [first], filled))
+        writer = ShareWriter(self.connector, task)
+        try:
+            if decide(writer.entry(), self.batch, self.task_count) is Verdict.SKIP:
+                return 0
+            hit("pipeline.task.begun")
+            if self.guarantee == "exactly-once":
+                return self._write_once(writer, records)
+            return self._write_at_most_once(writer, records)
+        finally:
+            writer.close()
+
+    def _write_once(self, writer: ShareWriter, records: Iterable[Record]) -> int:
+        writer.begin()
+        try:
+            row_count = writer.send(records)
+            hit("pipeline.task.produced")
+            writer.commit(entry_after(self.batch, self.task_count))
+        except BaseException:
+            writer.abort()
+            raise
+        hit("pipeline.task.committed")
+        return row_count
+
+    def _write_at_most_once(self, writer: ShareWriter, records: Iterable[Record]) -> int:
+        writer.begin()
+        writer.commit(entry_after(self.batch, self.task_count))
+        hit("pipeline.task.committed")
+        row_count = send_plainly(self.connector, records)
+        hit("pipeline.task.produced")
+        return row_count
+
+
+def _records(shares: Iterable[pa.RecordBatch]) -> Iterator[Record]:
+    for share in shares:
+        topics, keys, values, headers = (column.to_pylist() for column in share.columns)
+        for topic, key, value, pairs in zip(topics, keys, values, headers, strict=True):
+            yield topic, key, value, pairs and [(pair["key"], pair["value"]) for pair in pairs]

@@ -1,0 +1,159 @@
+"""Write batches to topics, exactly or at most once: the driver's side.
+
+The records of a batch are spread over as many tasks as the topic has partitions, by key; records without one
+by all that they are. A retry therefore gives each task the same records, however the batch was cut before;
+what a task does with them is told in topic_task.py, and how it knows whether they were written in ledger.py.
+
+How many tasks there are is decided at the first batch after a start, and holds until the next. A batch that
+was begun with another number, because the topic has grown since, is finished with that one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Final, Literal
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+from headrace.errors import FaultError, PipelineFailed
+from headrace.failpoints import Failpoint, draw, hit
+from headrace.streams.failure import headrace_error
+from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
+from headrace.streams.sinks.context import WriteContext
+from headrace.streams.sinks.ledger import Batch, begun_task_count, is_settled
+from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.topic_task import RESULT, TASK_FAILPOINTS, TopicTask
+from headrace.streams.topic import Topic
+
+RECORD_COLUMNS: Final = ("topic", "key", "value", "headers")
+CLOSE_S_MAX: Final = 2.0
+"""How long the broker may take to abort a transaction of an interrupted batch."""
+
+
+class TopicWriter:
+    """Writes batches of rows to a topic and its side outputs."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        context: WriteContext,
+        *,
+        partition_count: int,
+        side_outputs: Sequence[Topic] = (),
+    ) -> None:
+        """The topics must exist; `partition_count` is the first one's."""
+        assert context.guarantee != "at-least-once", "Spark's own sink does that"
+        self._topic = topic
+        self._side_outputs = side_outputs
+        self._context = context
+        self._guarantee: Literal["exactly-once", "at-most-once"] = context.guarantee
+        self._connector = Connector(
+            pipeline=context.pipeline,
+            topic=topic.name,
+            client_options={**context.client_options, "bootstrap.servers": context.bootstrap},
+            transaction_s_max=context.transaction_s_max,
+        )
+        self._partition_count = self._task_count = partition_count
+        self._is_first = True
+        self._is_writing = False
+
+    def write(self, rows: DataFrame, batch_id: int) -> int:
+        """Write the rows, unless they were written before; return how many were written now."""
+        records = to_records(
+            rows, self._topic, pipeline=self._context.pipeline, side_outputs=self._side_outputs
+        )
+        return self.write_records(records, batch_id)
+
+    def write_records(self, records: DataFrame, batch_id: int) -> int:
+        """The same for rows that are records: topic, key, value and headers."""
+        batch = Batch(
+            pipeline=self._context.pipeline,
+            query_id=self._context.query_id,
+            batch_id=batch_id,
+            digest=self._context.digest(batch_id),
+            is_first=self._is_first,
+        )
+        hit("pipeline.batch")
+        if batch.is_first:
+            self._task_count = self._settle(batch)
+        self._is_writing = True
+        row_count = self._run(records, batch)
+        self._is_writing = self._is_first = False
+        hit("pipeline.written")
+        return row_count
+
+    def close(self) -> None:
+        """Abort the transactions that an interrupted write has left open: readers wait for their end."""
+        if not self._is_writing:
+            return
+        self._is_writing = False
+        # Where no broker answers, it will give them up by itself when they time out.
+        with suppress(FaultError):
+            for task in range(self._task_count):
+                ShareWriter(self._connector, task, answer_s_max=CLOSE_S_MAX).close()
+
+    def _run(self, records: DataFrame, batch: Batch) -> int:
+        task = TopicTask(
+            connector=self._connector,
+            batch=batch,
+            task_count=self._task_count,
+            guarantee=self._guarantee,
+            failpoints=_failpoints_of_tasks(),
+        )
+        spread = records.select(*RECORD_COLUMNS).repartition(self._task_count, _share(records))
+        with _told():
+            results = spread.mapInArrow(task.run, RESULT).collect()
+        tasks = sorted(result["task"] for result in results)
+        if tasks != list(range(self._task_count)):
+            raise PipelineFailed(
+                f"{batch.pipeline}: Spark ran the tasks {tasks} for a batch of {self._task_count} shares"
+            )
+        return sum(result["row_count"] for result in results)
+
+    def _settle(self, batch: Batch) -> int:
+        """Into how many shares to spread the first batch, and all that follow it."""
+        shares = range(self._partition_count)
+        ledger = Ledger(self._connector, stable=False)
+        try:
+            entries = ledger.entries(shares)
+            if not is_settled(entries, batch, self._partition_count):
+                # Somebody may still be writing shares of another spread. From here on he can't.
+                for task in shares:
+                    ShareWriter(self._connector, task).close()
+                entries = ledger.entries(shares)
+        finally:
+            ledger.close()
+        return begun_task_count(entries, batch) or self._partition_count
+
+
+def _share(records: DataFrame) -> Column:
+    """What decides to which task a record goes."""
+    whole = F.xxhash64("topic", "value", "headers")
+    return F.when(records["key"].isNull(), whole).otherwise(F.xxhash64("key"))
+
+
+def _failpoints_of_tasks() -> tuple[Failpoint, ...]:
+    """What is to happen in the tasks of this batch."""
+    drawn = [failpoint for name in TASK_FAILPOINTS if (failpoint := draw(name)) is not None]
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to it
+    assert gateway is not None, "there is a DataFrame, so there is Java"
+    victims = (os.getpid(), gateway.proc.pid)
+    return tuple(replace(failpoint, hits_left=1, victims=victims) for failpoint in drawn)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise what a task raised, where it was one of our own errors."""
+    try:
+        yield
+    except PySparkException as error:
+        ours = headrace_error(error)
+        if ours is not None:
+            raise ours from error
+        raise
