@@ -27,6 +27,7 @@ COMMANDS: Final = (
     "consume",
     "groups",
     "run",
+    "check",
     "console",
     "demo",
     "setup",

@@ -48,14 +48,20 @@ def difference(kept: Origin, found: Origin) -> str | None:
 def keep_origin(config: StreamsConfig, query: str, found: Origin) -> None:
     """Refuse to go on from a checkpoint of another origin; else note down the origin of this one."""
     checkpoint = checkpoint_path(config, query)
-    path = checkpoint.with_name(f"{query}.json")
-    changed = difference(_read(path), found) if checkpoint.exists() and path.exists() else None
+    changed = kept_difference(config, query, found)
     if changed is not None:
         raise ConfigError(
             f"{query} can't go on from its checkpoint, whose offsets are those of {changed}: run it with "
             f"another --data, or remove {checkpoint} to start afresh"
         )
-    _write(path, found)
+    _write(checkpoint.with_name(f"{query}.json"), found)
+
+
+def kept_difference(config: StreamsConfig, query: str, found: Origin) -> str | None:
+    """What has changed so that the checkpoint's offsets mean nothing any more; None if they hold."""
+    checkpoint = checkpoint_path(config, query)
+    path = checkpoint.with_name(f"{query}.json")
+    return difference(_read(path), found) if checkpoint.exists() and path.exists() else None
 
 
 def _read(path: Path) -> Origin:

@@ -19,7 +19,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.config import StreamsConfig
 from headrace.errors import HeadraceError, PipelineError, PipelineFailed
+from headrace.streams.check import keep_plan
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
+from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, realtime_refusal
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan
@@ -145,6 +147,8 @@ class Queries:
                     f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
                     "reads: make it from its parameters"
                 )
+            plan = describe_rows(rows, frames, sources, self.config)
+            keep_plan(self.config, pipeline, plan, realtime=self.realtime)
             records = to_records(
                 rows, pipeline.writes, pipeline=pipeline.name, side_outputs=pipeline.side_outputs
             )

@@ -1,0 +1,27 @@
+"""A fingerprint of the code that a pipeline is made of: it tells whether results may have changed."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def fingerprint(function: Callable[..., Any]) -> str | None:
+    """Of all code of the file that defines the function; None where the file can't be read.
+
+    Comments and layout don't count. Code that the file imports does not either.
+    """
+    try:
+        source = Path(inspect.unwrap(function).__code__.co_filename).read_text()
+        return fingerprint_of(source)
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def fingerprint_of(source: str) -> str:
+    """Of a file's content."""
+    return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()[:16]
