@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -446,6 +447,10 @@ class StreamsConfig:
     """How often a row is written after a crash. None: exactly-once; in real-time mode at-least-once."""
     transaction_s_max: int = 900
     """How long writing a batch may take, exactly-once; a broker allows no more unless it is told to."""
+    max_records_per_batch: int = 1_000_000
+    """The most that one micro-batch reads of a topic that does not say so itself."""
+    client_options: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """How to log in to a secured broker, in librdkafka's words, for all Kafka clients of pipelines."""
 
     def __post_init__(self) -> None:
         _require(
@@ -453,6 +458,7 @@ class StreamsConfig:
             f"guarantee is {self.guarantee!r}: use one of {', '.join(GUARANTEES)}",
         )
         _require(self.transaction_s_max >= 1, "transaction_s_max must be at least 1")
+        _require(self.max_records_per_batch >= 1, "max_records_per_batch must be at least 1")
         _require(bool(self.bootstrap), "bootstrap is empty: name a broker, such as 127.0.0.1:9092")
         _require(self.shuffle_partition_count >= 1, "shuffle_partition_count must be at least 1")
         _require(self.realtime_batch_s >= 5, "realtime_batch_s must be at least 5, Spark's own minimum")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.client import client_options
 from headrace.cli.options import AsJson, Bootstrap, DataDir
 from headrace.cli.output import announce, print_json
 from headrace.config import StreamsConfig
@@ -26,7 +27,8 @@ def check(
     from headrace.streams.check import check as check_pipelines  # noqa: PLC0415
     from headrace.streams.load import load_pipelines  # noqa: PLC0415
 
-    answers = check_pipelines(load_pipelines(target), StreamsConfig(bootstrap=bootstrap, data_dir=data))
+    config = StreamsConfig(bootstrap=bootstrap, data_dir=data, client_options=client_options())
+    answers = check_pipelines(load_pipelines(target), config)
     if as_json:
         print_json(
             [

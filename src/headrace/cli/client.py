@@ -68,6 +68,11 @@ def use_client_config(path: Path) -> None:
             _from_file[key.strip()] = value.strip()
 
 
+def client_options() -> dict[str, str]:
+    """The settings of the file, for clients that are made elsewhere."""
+    return {key: str(value) for key, value in _from_file.items()}
+
+
 def admin_client(bootstrap: str) -> AdminClient:
     """A client for topics and groups."""
     _refused_logins.clear()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.client import client_options
 from headrace.cli.options import Bootstrap, DataDir
 from headrace.cli.output import announce
 from headrace.config import Guarantee, StreamsConfig
@@ -29,6 +30,9 @@ def run(
     batch_s: Annotated[
         int, typer.Option("--batch", min=5, help="Seconds that a batch of real-time mode lasts.")
     ] = 300,
+    max_records_per_batch: Annotated[
+        int, typer.Option(min=1, help="The most that a micro-batch reads of a topic that does not say so.")
+    ] = 1_000_000,
 ) -> None:
     """Run the pipelines of a file until Ctrl-C, from their checkpoints where they have one."""
     # Spark is an extra: only the commands that need it may import what needs it.
@@ -36,7 +40,13 @@ def run(
     from headrace.streams.run import run as run_pipelines  # noqa: PLC0415
 
     config = StreamsConfig(
-        bootstrap=bootstrap, master=master, data_dir=data, realtime_batch_s=batch_s, guarantee=guarantee
+        bootstrap=bootstrap,
+        master=master,
+        data_dir=data,
+        realtime_batch_s=batch_s,
+        guarantee=guarantee,
+        max_records_per_batch=max_records_per_batch,
+        client_options=client_options(),
     )
     mode = "in real-time mode" if realtime else "in micro-batches"
     run_pipelines(

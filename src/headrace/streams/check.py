@@ -28,7 +28,7 @@ from headrace.streams.plan import Plan, make_plan
 from headrace.streams.plans import Change, Description, changes
 from headrace.streams.progress_log import has_batch, read_progress_log
 from headrace.streams.session import start_session, stop_session
-from headrace.streams.source import read_stream
+from headrace.streams.source import Reader, read_stream
 from headrace.streams.topic import Topic
 from headrace.streams.workspace import workspace
 
@@ -99,7 +99,7 @@ def describe_pipeline(
 ) -> Description:
     """What the pipeline would be run as."""
     frames = {
-        parameter: read_stream(session, topic, bootstrap=config.bootstrap, reader=pipeline.name)
+        parameter: read_stream(session, topic, Reader(name=pipeline.name, config=config))
         for parameter, topic in sources.items()
     }
     try:
@@ -144,7 +144,7 @@ def _plan_changes(config: StreamsConfig, query: str, now: Description) -> list[C
 
 def _find_origin(plan: Plan, config: StreamsConfig) -> Origin | None:
     try:
-        return identify(config.bootstrap, {topic.name for topic in plan.read_topics})
+        return identify(config, plan.source_names)
     except BrokerUnavailable:
         return None
 

@@ -126,11 +126,15 @@ def _check_event_time(topic: Topic, schema: StructType) -> None:
         raise PipelineError(f"topic {topic.name}: event_time {topic.event_time} is {kind}; use a timestamp")
 
 
+def metadata() -> Column:
+    """Where a record came from, as the column `_kafka`."""
+    return F.struct(*_METADATA_FIELDS).alias(METADATA_COLUMN)
+
+
 def decoded(records: DataFrame, schema: StructType) -> DataFrame:
     """The rows of the records that decode: the schema's columns and `_kafka`."""
     envelope = _new_envelope()
-    metadata = F.struct(*_METADATA_FIELDS).alias(METADATA_COLUMN)
-    opened = records.select("value", metadata, envelope.open(schema).alias("_opened"))
+    opened = records.select("value", metadata(), envelope.open(schema).alias("_opened"))
     rows = opened.select(_only_if(_fits(envelope, schema), envelope.row).alias("_row"), METADATA_COLUMN)
     return rows.select(*(F.col("_row")[name].alias(name) for name in schema.names), METADATA_COLUMN)
 
@@ -165,7 +169,7 @@ def _fits(envelope: _Envelope, schema: StructType) -> Column:
         F.is_valid_utf8(_text()),
         envelope.is_intact,
         ~envelope.is_corrupt,
-        *(row[name].isNotNull() for name in _required(schema)),
+        *(~absent for absent in _absences(row, schema).values()),
         reduce(or_, (row[name].isNotNull() for name in schema.names)),
         *(_is_finite(row[name]) for name in _fractional(schema)),
     ]
@@ -177,9 +181,9 @@ def _cause(envelope: _Envelope, schema: StructType) -> Column:
     row = envelope.row
     parsed = F.try_parse_json(_text())
     is_object = F.schema_of_variant(parsed).startswith("OBJECT")
-    misfits = _names_where({name: _is_misfit(parsed, row, name) for name in schema.names}, schema)
-    absent = _names_where({name: row[name].isNull() for name in _required(schema)}, schema)
-    infinite = _names_where({name: ~_is_finite(row[name]) for name in _fractional(schema)}, schema)
+    misfits = _columns_where({f: _is_misfit(parsed, row, f.name) for f in schema.fields})
+    absent = F.concat_ws(", ", *(F.when(is_so, path) for path, is_so in _absences(row, schema).items()))
+    infinite = _columns_where({schema[name]: ~_is_finite(row[name]) for name in _fractional(schema)})
     return (
         F.when(F.col("value").isNull(), "the value is null (a tombstone)")
         .when(~F.is_valid_utf8(_text()), "the value is not UTF-8")
@@ -194,13 +198,14 @@ def _cause(envelope: _Envelope, schema: StructType) -> Column:
     )
 
 
-def _names_where(conditions: dict[str, Column], schema: StructType) -> Column:
-    """The names, each with its type, whose condition holds: `amount (double), at (timestamp)`."""
-    named = [
-        F.when(condition, f"{name} ({schema[name].dataType.simpleString()})")
-        for name, condition in conditions.items()
-    ]
+def _columns_where(conditions: dict[StructField, Column]) -> Column:
+    """The columns, each with its type, whose condition holds: `amount (double), at (timestamp)`."""
+    named = [F.when(is_so, _shown(field.name, field)) for field, is_so in conditions.items()]
     return F.concat_ws(", ", *named) if named else F.lit("")
+
+
+def _shown(path: str, field: StructField) -> str:
+    return f"{path} ({field.dataType.simpleString()})"
 
 
 def _is_misfit(parsed: Column, row: Column, name: str) -> Column:
@@ -213,8 +218,31 @@ def _is_finite(number: Column) -> Column:
     return F.coalesce(F.abs(number) < float("inf"), F.lit(True))
 
 
-def _required(schema: StructType) -> list[str]:
-    return [field.name for field in schema.fields if not field.nullable]
+def _absences(row: Column, schema: StructType, path: str = "") -> dict[str, Column]:
+    """Of each column that is required, by its path and type: whether it has no value. Never null.
+
+    A column of a struct, or of the structs of a list, is required where there is such a struct.
+    """
+    absences: dict[str, Column] = {}
+    for field in schema.fields:
+        value, place, kind = row[field.name], path + field.name, field.dataType
+        if not field.nullable:
+            absences[_shown(place, field)] = value.isNull()
+        if isinstance(kind, StructType):
+            inner = _absences(value, kind, f"{place}.")
+            absences |= {name: value.isNotNull() & absent for name, absent in inner.items()}
+        elif isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
+            absences |= _absences_in_list(value, kind.elementType, place)
+    return absences
+
+
+def _absences_in_list(values: Column, schema: StructType, path: str) -> dict[str, Column]:
+    def one_has_none(name: str) -> Column:
+        found = F.exists(values, lambda one: one.isNotNull() & _absences(one, schema, f"{path}[].")[name])
+        return F.coalesce(found, F.lit(False))
+
+    # The names are those of any row: what is asked of each member is asked anew.
+    return {name: one_has_none(name) for name in _absences(F.col("_opened"), schema, f"{path}[].")}
 
 
 def _fractional(schema: StructType) -> list[str]:

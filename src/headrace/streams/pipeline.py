@@ -142,6 +142,9 @@ def pipeline(
     for output in side_outputs:
         if not isinstance(output, Topic):
             raise PipelineError(f'side_outputs has {output!r}: write hr.topic("name", key="column")')
+    for output in (writes, *side_outputs):
+        if output.others:
+            raise PipelineError(f"{', '.join(output.names)} are several topics: a row goes to one")
 
     def decorate(function: Callable[P, DataFrame]) -> Pipeline[P]:
         return Pipeline(

@@ -5,6 +5,8 @@ be decoded to `<topic>.dead-letters`: a companion, because real-time mode lets a
 and write one result, and one for all pipelines, so that a dead letter is written once. Which records can't
 be decoded depends on the schema, so a topic that is read with two of them gets a companion for each.
 
+A topic of plain bytes has no dead letters: every record of it is a row.
+
 Where another process on the same data directory runs the companion already, it is left to that one; whoever
 runs it next goes on where it stopped.
 """
@@ -18,7 +20,7 @@ from typing import Any, Final
 
 from headrace.errors import PipelineError
 from headrace.streams.pipeline import Pipeline
-from headrace.streams.topic import Topic
+from headrace.streams.topic import Start, Topic
 
 DEFAULT_PARTITION_COUNT: Final = 2
 """How many partitions a topic that has to be created gets when its description does not say."""
@@ -41,8 +43,14 @@ class Plan:
 
     @property
     def read_topics(self) -> tuple[Topic, ...]:
-        """Each topic that is read, once for each schema that it is read with."""
-        return tuple({topic.dead_letters_query: topic for topic in self._descriptions()}.values())
+        """Each topic that is read and may have dead letters, once for each schema that it is read with."""
+        read = (topic for topic in self._descriptions() if topic.has_dead_letters)
+        return tuple({topic.dead_letters_query: topic for topic in read}.values())
+
+    @property
+    def source_names(self) -> set[str]:
+        """The names of all topics that are read."""
+        return {topic.name for topic in self._descriptions()}
 
     @property
     def query_names(self) -> tuple[str, ...]:
@@ -52,7 +60,7 @@ class Plan:
     def topics_of(self, query: str) -> set[str]:
         """The names of the topics that the query reads."""
         if query in self.sources:
-            return {topic.name for topic in self.sources[query].values()}
+            return {name for topic in self.sources[query].values() for name in topic.names}
         return {topic.name for topic in self.read_topics if topic.dead_letters_query == query}
 
     def topics(self) -> dict[str, int]:
@@ -71,9 +79,10 @@ class Plan:
         return read + companions + shuffle_partition_count * len(self.pipelines)
 
     def _descriptions(self) -> Iterator[Topic]:
-        """The topic of each parameter of each pipeline."""
+        """Each topic of each parameter of each pipeline, by itself."""
         for parameters in self.sources.values():
-            yield from parameters.values()
+            for topic in parameters.values():
+                yield from topic.each()
 
 
 def make_plan(pipelines: Sequence[Pipeline[Any]]) -> Plan:
@@ -99,7 +108,7 @@ def _refuse_duplicate_names(plan: Plan) -> None:
 
 
 def _refuse_loop(pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
-    read = {topic.name for topic in sources.values()}
+    read = {name for topic in sources.values() for name in topic.names}
     for output in pipeline.outputs:
         if output.name in read:
             raise PipelineError(
@@ -109,9 +118,9 @@ def _refuse_loop(pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
 
 
 def _refuse_two_starts(plan: Plan) -> None:
-    starts: dict[str, str] = {}
+    starts: dict[str, Start] = {}
     for parameters in plan.sources.values():
-        for topic in parameters.values():
+        for topic in (one for described in parameters.values() for one in described.each()):
             if starts.setdefault(topic.name, topic.start) != topic.start:
                 raise PipelineError(
                     f"the topic {topic.name} is described with the start {starts[topic.name]} and with "

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from pyspark.errors import AnalysisException, StreamingQueryException
@@ -19,8 +20,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.config import StreamsConfig
 from headrace.errors import HeadraceError, PipelineError, PipelineFailed
+from headrace.streams.admin import ask_starts
 from headrace.streams.check import keep_plan
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
+from headrace.streams.client_options import kafka_options, portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, realtime_refusal
 from headrace.streams.pipeline import Pipeline
@@ -32,7 +35,8 @@ from headrace.streams.sinks.context import WriteContext, read_query_id
 from headrace.streams.sinks.foreach_batch import ForeachBatch, Write
 from headrace.streams.sinks.records import to_records
 from headrace.streams.sinks.writers import topic_writer
-from headrace.streams.source import read_dead_letters, read_stream
+from headrace.streams.source import Reader, read_dead_letters, read_stream
+from headrace.streams.starts import Starts, settle_starts
 from headrace.streams.topic import Topic
 
 STARTED_S_MAX: Final = 120.0
@@ -64,14 +68,19 @@ class Queries:
     running: dict[str, StreamingQuery] = field(default_factory=dict)
     _batches: dict[str, ForeachBatch] = field(default_factory=dict)
     """Of the queries that don't write through Spark's own sink."""
+    _starts: Mapping[str, Starts] = field(default_factory=dict)
 
     def start(self, plan: Plan, dead_letters_of: Collection[Topic] | None = None) -> None:
         """Start every query of the plan; if one can't start, none is left running.
 
         `dead_letters_of` names the topics whose dead letters are taken here; None for all that are read.
         """
+        topics = plan.read_topics if dead_letters_of is None else dead_letters_of
+        read = {topic.dead_letters_query: [topic] for topic in topics}
+        read |= {name: list(parameters.values()) for name, parameters in plan.sources.items()}
+        self._starts = settle_starts(self.config, read, partial(ask_starts, self.config))
         try:
-            for topic in plan.read_topics if dead_letters_of is None else dead_letters_of:
+            for topic in topics:
                 self._start_dead_letters(topic)
             for pipeline in plan.pipelines:
                 self._start_pipeline(pipeline, plan.sources[pipeline.name])
@@ -130,16 +139,15 @@ class Queries:
 
     def _start_dead_letters(self, topic: Topic) -> None:
         name = topic.dead_letters_query
-        records = read_dead_letters(self.session, topic, bootstrap=self.config.bootstrap, reader=name)
+        records = read_dead_letters(self.session, topic, self._reader(name))
         target = Topic(name=topic.dead_letters)
         self._write(name, records, target, every=f"{DEAD_LETTERS_EVERY_S} seconds")
 
     def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
-        bootstrap = self.config.bootstrap
+        reader = self._reader(pipeline.name)
         with _mode(self.session, realtime=self.realtime), self._explained(pipeline.name):
             frames = {
-                parameter: read_stream(self.session, topic, bootstrap=bootstrap, reader=pipeline.name)
-                for parameter, topic in sources.items()
+                parameter: read_stream(self.session, topic, reader) for parameter, topic in sources.items()
             }
             rows = pipeline.build(frames)
             if not rows.isStreaming:
@@ -154,6 +162,9 @@ class Queries:
             )
             self._write(pipeline.name, records, pipeline.writes)
 
+    def _reader(self, query: str) -> Reader:
+        return Reader(name=query, config=self.config, starts=self._starts[query], realtime=self.realtime)
+
     def _write(self, name: str, records: DataFrame, topic: Topic, *, every: str = "0 seconds") -> None:
         checkpoint = checkpoint_path(self.config, name)
         clear_unfinished_writes(checkpoint)
@@ -165,7 +176,7 @@ class Queries:
         if self.config.guarantee_of(realtime=self.realtime) == "at-least-once":
             writer = (
                 writer.format("kafka")
-                .option("kafka.bootstrap.servers", self.config.bootstrap)
+                .options(**kafka_options(self.config))
                 .option("kafka.max.request.size", REQUEST_BYTES_MAX)
                 .option("kafka.buffer.memory", BUFFER_BYTES)
             )
@@ -189,6 +200,7 @@ class Queries:
             pipeline=query,
             query_id=read_query_id(checkpoint),
             bootstrap=self.config.bootstrap,
+            client_options=portable_options(self.config.client_options),
             guarantee=self.config.guarantee_of(realtime=self.realtime),
             checkpoint=checkpoint,
             transaction_s_max=self.config.transaction_s_max,

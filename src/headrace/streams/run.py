@@ -52,8 +52,8 @@ def run(
         own = [
             topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters_query, held)
         ]
-        partition_counts = ensure_topics(config.bootstrap, plan.topics())
-        origin = identify(config.bootstrap, {topic.name for topic in plan.read_topics})
+        partition_counts = ensure_topics(config, plan.topics())
+        origin = identify(config, plan.source_names)
         for query in (*plan.names, *(topic.dead_letters_query for topic in own)):
             keep_origin(config, query, origin.of(plan.topics_of(query)))
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.streams.decode import decoded, parse_schema, undecodable
+from headrace.config import StreamsConfig
+from headrace.streams.client_options import kafka_options
+from headrace.streams.formats import refused, rows
+from headrace.streams.starts import Starts, starting_offsets
 from headrace.streams.topic import Topic
 
 
-def read_stream(session: SparkSession, topic: Topic, *, bootstrap: str, reader: str) -> DataFrame:
-    """The topic's rows as they come: the schema's columns and `_kafka`."""
-    schema = parse_schema(topic)
-    rows = decoded(_records(session, topic, bootstrap=bootstrap, reader=reader), schema)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """The query that reads, and how."""
+
+    name: str
+    config: StreamsConfig
+    starts: Starts = field(default_factory=dict)
+    """From where, if there is no checkpoint yet; where they are not settled, from the beginning."""
+    realtime: bool = False
+
+
+def read_stream(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
+    """The topic's rows as they come: the columns of its format and `_kafka`."""
+    decoded = rows(_records(session, topic, reader), topic)
     if topic.event_time is not None and topic.watermark is not None:
-        return rows.withWatermark(topic.event_time, topic.watermark)
-    return rows
+        return decoded.withWatermark(topic.event_time, topic.watermark)
+    return decoded
 
 
-def read_dead_letters(session: SparkSession, topic: Topic, *, bootstrap: str, reader: str) -> DataFrame:
+def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
     """The records of the topic that can't be decoded, as records for its dead-letter topic.
 
     Key and value are the original bytes. The headers are the original ones and five more, as text:
 
         headrace.cause  headrace.topic  headrace.partition  headrace.offset  headrace.timestamp
     """
-    records = _records(session, topic, bootstrap=bootstrap, reader=reader)
-    refused = undecodable(records, parse_schema(topic))
+    letters = refused(_records(session, topic, reader), topic)
     told = {
         "headrace.cause": F.col("cause"),
         "headrace.topic": F.col("topic"),
@@ -42,18 +56,22 @@ def read_dead_letters(session: SparkSession, topic: Topic, *, bootstrap: str, re
     )
     original = F.coalesce("headers", F.array().cast("array<struct<key: string, value: binary>>"))
     target = F.lit(topic.dead_letters).alias("topic")
-    return refused.select(target, "key", "value", F.concat(original, added).alias("headers"))
+    return letters.select(target, "key", "value", F.concat(original, added).alias("headers"))
 
 
-def _records(session: SparkSession, topic: Topic, *, bootstrap: str, reader: str) -> DataFrame:
-    return (
+def _records(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
+    source = (
         session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("subscribe", topic.name)
-        .option("startingOffsets", topic.start)
-        .option("includeHeaders", "true")
-        # What was written in a transaction counts once it is committed.
+        .options(**kafka_options(reader.config))
+        # What a transaction that was given up has written is no input, and what an open one writes not yet.
         .option("kafka.isolation.level", "read_committed")
-        .option("groupIdPrefix", f"headrace-{reader}")
-        .load()
+        .option("subscribe", ",".join(topic.names))
+        .option("startingOffsets", starting_offsets(topic, reader.starts))
+        .option("includeHeaders", "true")
+        .option("groupIdPrefix", f"headrace-{reader.name}")
     )
+    if not reader.realtime:
+        # Batches of real-time mode have a duration, no size: it reads on only as fast as it writes.
+        limit = topic.max_records_per_batch or reader.config.max_records_per_batch
+        source = source.option("maxOffsetsPerTrigger", limit)
+    return source.load()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.streams.decode import decoded, parse_schema
+from headrace.streams import formats
 from headrace.streams.topic import Topic
 
 _RECORD: Final = (
@@ -19,21 +19,24 @@ _RECORD: Final = (
 _FIRST_TIMESTAMP: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def static(session: SparkSession, topic: Topic, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+def static(session: SparkSession, topic: Topic, rows: Iterable[Mapping[str, Any] | str | bytes]) -> DataFrame:
     """What a pipeline would be given if the topic held these rows, in one partition and in this order.
 
-    They are written as JSON and read by the topic's schema, exactly as live ones are: a row that would be a
-    dead letter is missing here too. All records have the same timestamp.
+    A mapping is written as JSON; text and bytes are the record's value as it is. They are read by the topic's
+    schema or format, exactly as live ones are: a row that would be a dead letter is missing here too. All
+    records have the same timestamp.
     """
     records: list[tuple[Any, ...]] = [
         (None, bytearray(_encode(row)), topic.name, 0, offset, _FIRST_TIMESTAMP, [])
         for offset, row in enumerate(rows)
     ]
-    return decoded(session.createDataFrame(records, _RECORD), parse_schema(topic))
+    return formats.rows(session.createDataFrame(records, _RECORD), topic)
 
 
-def _encode(row: Mapping[str, Any]) -> bytes:
-    return json.dumps(dict(row), default=_as_text).encode()
+def _encode(row: Mapping[str, Any] | str | bytes) -> bytes:
+    if isinstance(row, bytes):
+        return row
+    return row.encode() if isinstance(row, str) else json.dumps(dict(row), default=_as_text).encode()
 
 
 def _as_text(value: object) -> str:

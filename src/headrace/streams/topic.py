@@ -1,30 +1,45 @@
 """What a pipeline knows of a topic: a frozen description that opens nothing.
 
-Rows of a topic with a schema have the schema's columns, and one more, `_kafka`, that tells where the row
-came from, as Spark's own `_metadata` does for files:
+Rows of a topic have the columns of its format:
+
+    json     the schema's columns; a record that is no JSON object of the schema is a dead letter
+    text     value string; a record that is not UTF-8, or has no value, is a dead letter
+    bytes    value binary; every record is a row, one without a value as null
+
+and one more, `_kafka`, that tells where the row came from, as Spark's own `_metadata` does for files:
 
     _kafka struct<key binary, topic string, partition int, offset bigint, timestamp timestamp,
                   headers array<struct<key string, value binary>>>
 
 `_kafka` is never written: a record gets its own key, offset and timestamp when it is produced.
+
+One description may name several topics that are read as one stream: `_kafka.topic` tells them apart. Each
+of them has dead letters of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final, Literal, get_args
 
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError
+from headrace.streams.schema import schema_ddl
 
 METADATA_COLUMN: Final = "_kafka"
+VALUE_COLUMN: Final = "value"
+"""The column that a record's value is in where the format has no columns of its own."""
 DEAD_LETTERS_SUFFIX: Final = ".dead-letters"
 
 _QUERY_STEM_LENGTH_MAX: Final = 235
 """So that the name of a query, with what it gets appended, still is the name of a file."""
 
-Start = Literal["earliest", "latest"]
+Format = Literal["json", "text", "bytes"]
+Start = Literal["earliest", "latest"] | datetime | Mapping[int, int]
+"""Where to start: at either end, at a time, or at an offset of each partition (others: at their first)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,31 +47,92 @@ class Topic:
     """A topic as pipelines read or write it. Make one with `topic(...)`."""
 
     name: str
+    others: tuple[str, ...] = ()
+    """Topics that are read as one stream with it."""
     schema: str | None = None
-    """The columns in Spark's DDL: `tx_id string not null, amount double`. Needed to read the topic."""
+    """The columns in Spark's DDL: `tx_id string not null, amount double`. Needed to read a topic of JSON."""
+    format: Format = "json"
+    """What a record's value is."""
     key: str | None = None
     """The column that becomes the record's key when the topic is written."""
     event_time: str | None = None
     """The column that holds the time at which a row's event happened."""
     watermark: str | None = None
     """How long to wait for late rows, such as `30 seconds`."""
-    start: Start = "earliest"
+    start: Start = field(default="earliest", hash=False)
     """Where a pipeline that has no checkpoint yet starts to read."""
     partitions: int | None = None
     """How many partitions the topic gets if it has to be created."""
+    max_records_per_batch: int | None = None
+    """The most that one micro-batch reads of it; None leaves that to the run."""
 
     def __post_init__(self) -> None:
-        check_topic_name(self.name)
-        if self.start not in {"earliest", "latest"}:
-            raise ConfigError(f"topic {self.name}: start is {self.start!r}; use earliest or latest")
+        for name in self.names:
+            check_topic_name(name)
+        if len(set(self.names)) < len(self.names):
+            raise ConfigError(f"{', '.join(self.names)}: name each topic once")
+        self._check_columns()
+        self._check_start()
+        for count in ("partitions", "max_records_per_batch"):
+            value: int | None = getattr(self, count)
+            if value is not None and value < 1:
+                raise ConfigError(f"topic {self.name}: {count} is {value}; use at least 1")
+
+    def _check_columns(self) -> None:
+        if self.format not in get_args(Format):
+            raise ConfigError(
+                f"topic {self.name}: format is {self.format!r}; use {', '.join(get_args(Format))}"
+            )
+        if self.format != "json" and (self.schema is not None or self.event_time is not None):
+            raise ConfigError(
+                f"topic {self.name} is read as {self.format}, which has the one column {VALUE_COLUMN!r}: "
+                "leave out schema and event_time, and take the value apart in the pipeline"
+            )
         if self.watermark is not None and self.event_time is None:
             raise ConfigError(
                 f"topic {self.name} has a watermark but no event_time: name the column that it is measured by"
             )
         if self.event_time is not None and self.schema is None:
             raise ConfigError(f"topic {self.name} has an event_time but no schema: give the schema as well")
-        if self.partitions is not None and self.partitions < 1:
-            raise ConfigError(f"topic {self.name}: partitions is {self.partitions}; use at least 1")
+
+    def _check_start(self) -> None:
+        start = self.start
+        if isinstance(start, datetime):
+            if start.tzinfo is None:
+                raise ConfigError(
+                    f"topic {self.name}: the start {start.isoformat()} has no time zone: write "
+                    "datetime(..., tzinfo=UTC)"
+                )
+        elif isinstance(start, Mapping):
+            if self.others:
+                raise ConfigError(
+                    f"{', '.join(self.names)}: offsets to start from belong to one topic: describe the "
+                    "topics one by one"
+                )
+            if not start or any(partition < 0 or offset < 0 for partition, offset in start.items()):
+                raise ConfigError(
+                    f"topic {self.name}: start is {dict(start)}; write {{partition: offset, ...}}, none of "
+                    "them negative"
+                )
+        elif start not in {"earliest", "latest"}:
+            raise ConfigError(
+                f"topic {self.name}: start is {start!r}; use earliest, latest, a datetime, or "
+                "{partition: offset, ...}"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all topics that are read as this one."""
+        return (self.name, *self.others)
+
+    def each(self) -> tuple[Topic, ...]:
+        """The same description for each of its topics alone."""
+        return tuple(replace(self, name=name, others=()) for name in self.names)
+
+    @property
+    def has_dead_letters(self) -> bool:
+        """Whether there are records of which the format can't make a row."""
+        return self.format != "bytes"
 
     @property
     def dead_letters(self) -> str:
@@ -66,32 +142,41 @@ class Topic:
     @property
     def dead_letters_query(self) -> str:
         """The name of the query that takes them there: another schema leaves others, so it is part of it."""
-        described = f"{self.name} {' '.join((self.schema or '').split())}"
+        described = f"{self.name} {' '.join((self.schema or self.format).split())}"
         digest = hashlib.sha256(described.encode()).hexdigest()[:8]
         return f"{self.dead_letters[:_QUERY_STEM_LENGTH_MAX]}-{digest}"
 
 
-def topic(
-    name: str,
+def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
+    name: str | Sequence[str],
     *,
-    schema: str | None = None,
+    schema: str | type | None = None,
+    format: Format = "json",  # noqa: A002 - what Spark calls it as well
     key: str | None = None,
     event_time: str | None = None,
     watermark: str | None = None,
     start: Start = "earliest",
     partitions: int | None = None,
+    max_records_per_batch: int | None = None,
 ) -> Topic:
-    """Describe a topic of JSON objects.
+    """Describe a topic, or several that are read as one stream.
 
-    A column that is `not null` in the schema is required: a record without it is a dead letter, as is one
-    that is no JSON object or has a value that does not fit its column.
+    The schema of a topic of JSON objects is Spark's DDL or a dataclass. A column that is `not null`, as a
+    field without `| None` is, is required: a record without it is a dead letter, as is one that is no JSON
+    object or has a value that does not fit its column.
     """
+    names = (name,) if isinstance(name, str) else tuple(name)
+    if not names:
+        raise ConfigError("hr.topic([]) names no topic: name at least one")
     return Topic(
-        name=name,
-        schema=schema,
+        name=names[0],
+        others=names[1:],
+        schema=None if schema is None else schema_ddl(schema),
+        format=format,
         key=key,
         event_time=event_time,
         watermark=watermark,
         start=start,
         partitions=partitions,
+        max_records_per_batch=max_records_per_batch,
     )

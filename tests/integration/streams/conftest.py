@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
@@ -62,12 +63,12 @@ class Record:
 class Kafka:
     """A client of the test's broker."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, login: Mapping[str, str] = MappingProxyType({})) -> None:
         self.bootstrap = bootstrap
         # The clients outlive the broker by a moment and would complain of it.
-        settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap, "log_level": 0}
-        self._producer = Producer({**settings, "linger.ms": 0, "message.max.bytes": 16 * MIB})
-        self._admin = AdminClient(settings)
+        self._settings = {**login, "bootstrap.servers": bootstrap, "log_level": "0"}
+        self._producer = Producer({**self._settings, "linger.ms": 0, "message.max.bytes": 16 * MIB})
+        self._admin = AdminClient({**self._settings})
 
     def produce(self, topic: str, records: Iterable[tuple[str | None, bytes | str | None]]) -> None:
         """Write records, by key and value, and wait until the broker has them."""
@@ -78,9 +79,7 @@ class Kafka:
     def read(self, topic: str, until: Callable[[list[Record]], bool]) -> list[Record]:
         """Read the topic from its beginning until there is enough; fail if that takes too long."""
         records: list[Record] = []
-        consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap, "group.id": "test", "enable.auto.commit": False}
-        )
+        consumer = Consumer({**self._settings, "group.id": "test", "enable.auto.commit": False})
         try:
             count = len(self._admin.list_topics(timeout=WITHIN_S).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
@@ -110,6 +109,12 @@ def _record(message: Any) -> Record:
         headers=dict(message.headers() or []),
         timestamp_ms=timestamp_ms,
     )
+
+
+@pytest.fixture
+def connect() -> type[Kafka]:
+    """Makes a client of another broker than the test's."""
+    return Kafka
 
 
 @pytest.fixture
@@ -151,7 +156,7 @@ def start(spark: SparkSession, config: StreamsConfig) -> Iterator[StartQueries]:
 
     def start_queries(*pipelines: Pipeline[Any], realtime: bool) -> Queries:
         plan = make_plan(pipelines)
-        ensure_topics(config.bootstrap, plan.topics())
+        ensure_topics(config, plan.topics())
         queries = Queries(session=spark, config=config, realtime=realtime)
         started.append(queries)
         queries.start(plan)

@@ -23,7 +23,7 @@ from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
-from headrace.streams.source import read_stream
+from headrace.streams.source import Reader, read_stream
 from headrace.streams.topic import Topic
 
 pytestmark = pytest.mark.spark
@@ -174,7 +174,7 @@ CASES = [
 def run(session: SparkSession, config: StreamsConfig, made: Pipeline[Any], checkpoint: Path) -> None:
     """All that is there, as `headrace run` would, but asking nobody."""
     frames = {
-        name: read_stream(session, topic, bootstrap=config.bootstrap, reader=made.name)
+        name: read_stream(session, topic, Reader(name=made.name, config=config))
         for name, topic in made.sources().items()
     }
     query = (
@@ -196,7 +196,7 @@ def produce(kafka: Any, topic: str, *amounts: float) -> None:
 @pytest.fixture
 def first_run(spark: SparkSession, kafka: Any, config: StreamsConfig) -> Pipeline[Any]:
     """The pipeline as it was, after a batch."""
-    ensure_topics(config.bootstrap, {"orders": 1, "returns": 1, "out": 1})
+    ensure_topics(config, {"orders": 1, "returns": 1, "out": 1})
     produce(kafka, "orders", 1, 2)
     made = pipeline(kept)
     plan = describe_pipeline(spark, made, made.sources(), config)
@@ -245,7 +245,7 @@ def test_a_topic_that_was_created_anew_is_found(
     spark: SparkSession, config: StreamsConfig, first_run: Pipeline[Any], headrace_broker: Any
 ) -> None:
     plan = make_plan([first_run])
-    origin = identify(config.bootstrap, ["orders"])
+    origin = identify(config, ["orders"])
     keep_origin(config, "totals", origin)
     anew = replace(origin, topic_ids={"orders": "another"})
 

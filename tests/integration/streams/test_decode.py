@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -139,6 +141,41 @@ def test_an_object_with_none_of_the_columns_is_no_row_of_nulls(spark: SparkSessi
     (row,) = undecodable(records, optional).collect()
 
     assert row.cause == "none of the schema's columns has a value: a, b"
+
+
+@dataclass
+class Line:
+    sku: str
+    count: int | None
+
+
+@dataclass
+class Order:
+    id: str
+    place: Line | None
+    lines: list[Line] | None
+
+
+def test_what_a_dataclass_requires_is_required_wherever_it_stands(spark: SparkSession) -> None:
+    topic = hr.topic("orders", schema=Order)
+    good: list[Mapping[str, Any]] = [
+        {"id": "a"},
+        {"id": "b", "place": {"sku": "x"}, "lines": [{"sku": "y", "count": 1}]},
+        {"id": "c", "lines": []},
+    ]
+    causes: Mapping[str, Mapping[str, Any]] = {
+        "id (string)": {"lines": []},
+        "place.sku (string)": {"id": "d", "place": {"count": 1}},
+        "lines[].sku (string)": {"id": "e", "lines": [{"sku": "y"}, {"count": 1}]},
+    }
+
+    assert [row.id for row in hr.static(spark, topic, [*good, *causes.values()]).collect()] == ["a", "b", "c"]
+    records = spark.createDataFrame(
+        [(bytearray(json.dumps(row).encode()),) for row in (*good, *causes.values())], "value binary"
+    )
+    assert [row.cause for row in undecodable(records, parse_schema(topic)).collect()] == [
+        f"a required column has no value: {path}" for path in causes
+    ]
 
 
 def test_rows_of_a_test_are_read_as_live_ones_are(spark: SparkSession) -> None:

@@ -142,3 +142,8 @@ def test_an_error_that_says_what_is_wrong_with_the_pipeline_is_left_as_it_is() -
 
     with pytest.raises(PipelineError, match=r"^no window of that size$"):
         refused.build({"transactions": None})  # type: ignore[dict-item] # nothing looks at it
+
+
+def test_a_result_goes_to_one_topic() -> None:
+    with pytest.raises(PipelineError, match="a, b are several topics: a row goes to one"):
+        hr.pipeline(writes=hr.topic(["a", "b"]))

@@ -115,6 +115,47 @@ def test_one_topic_with_two_starts_is_refused() -> None:
         make_plan([large, other])
 
 
+def test_several_topics_of_one_parameter_count_each_for_itself() -> None:
+    regions = hr.topic(["north", "south"], schema="id string", partitions=3)
+
+    @hr.pipeline(writes=hr.topic("other"), reads={"rows": regions})
+    def other(rows: Any) -> Any: ...
+
+    plan = make_plan([other])
+    north, south = regions.each()
+
+    assert plan.query_names == ("other", north.dead_letters_query, south.dead_letters_query)
+    assert plan.topics() == {
+        "north": 3,
+        "south": 3,
+        "other": 2,
+        "north.dead-letters": 1,
+        "south.dead-letters": 1,
+    }
+    assert plan.topics_of("other") == plan.source_names == {"north", "south"}
+    # other: 3 + 3 + 2, companions: 3 + 3.
+    assert plan.slots({"north": 3, "south": 3}, shuffle_partition_count=2) == 14
+
+
+def test_one_of_several_topics_can_not_be_the_one_that_is_written() -> None:
+    @hr.pipeline(writes=hr.topic("south"), reads={"rows": hr.topic(["north", "south"], schema="id string")})
+    def loop(rows: Any) -> Any: ...
+
+    with pytest.raises(PipelineError, match="reads the topic south that it writes"):
+        make_plan([loop])
+
+
+def test_a_topic_of_bytes_has_no_companion() -> None:
+    @hr.pipeline(writes=hr.topic("other"), reads={"rows": hr.topic("raw", format="bytes")})
+    def other(rows: Any) -> Any: ...
+
+    plan = make_plan([other])
+
+    assert plan.query_names == ("other",)
+    assert plan.topics() == {"raw": 2, "other": 2}
+    assert plan.source_names == {"raw"}
+
+
 def test_nothing_to_run_is_refused() -> None:
     with pytest.raises(PipelineError, match="no pipeline to run"):
         make_plan([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -32,7 +33,16 @@ def test_dead_letters_have_a_topic_named_after_theirs() -> None:
         ({"name": "no spaces"}, "not a topic name"),
         ({"name": "t", "watermark": "1 minute"}, "watermark but no event_time"),
         ({"name": "t", "event_time": "at"}, "event_time but no schema"),
-        ({"name": "t", "start": "yesterday"}, "use earliest or latest"),
+        ({"name": "t", "start": "yesterday"}, "use earliest, latest, a datetime"),
+        ({"name": "t", "start": datetime(2026, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - as it should
+        ({"name": "t", "start": {}}, "partition: offset"),
+        ({"name": "t", "start": {0: -1}}, "none of them negative"),
+        ({"name": ["t", "u"], "start": {0: 1}}, "describe the topics one by one"),
+        ({"name": ["t", "t"]}, "name each topic once"),
+        ({"name": []}, "names no topic"),
+        ({"name": "t", "format": "avro"}, "use json, text, bytes"),
+        ({"name": "t", "format": "text", "schema": "id string"}, "the one column 'value'"),
+        ({"name": "t", "max_records_per_batch": 0}, "max_records_per_batch is 0; use at least 1"),
         ({"name": "t", "partitions": 0}, "use at least 1"),
     ],
 )
@@ -51,3 +61,18 @@ def test_the_query_for_dead_letters_has_a_name_that_a_file_can_have() -> None:
 
     assert len(names) == 2
     assert all(len(f"{name}.lock") <= 255 for name in names)
+
+
+def test_several_topics_are_one_description_and_each_has_dead_letters_of_its_own() -> None:
+    both = hr.topic(["north", "south"], schema="id int", start="latest")
+
+    assert both.names == ("north", "south")
+    assert both.each() == (
+        hr.topic("north", schema="id int", start="latest"),
+        hr.topic("south", schema="id int", start="latest"),
+    )
+
+
+def test_only_a_topic_of_bytes_has_no_dead_letters() -> None:
+    assert not hr.topic("raw", format="bytes").has_dead_letters
+    assert hr.topic("raw", format="text").has_dead_letters

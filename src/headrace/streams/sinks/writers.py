@@ -20,5 +20,5 @@ def batch_writer(target: Target, context: WriteContext, side_outputs: Sequence[T
 
 def topic_writer(topic: Topic, context: WriteContext, side_outputs: Sequence[Topic] = ()) -> TopicWriter:
     """A writer of batches to a topic and its side outputs, which must exist."""
-    counts = ensure_topics(context.bootstrap, {topic.name: 1})
+    counts = ensure_topics(context, {topic.name: 1})
     return TopicWriter(topic, context, partition_count=counts[topic.name], side_outputs=side_outputs)

@@ -1,0 +1,42 @@
+"""From a topic's records to its rows, by its format; see topic.py for the formats.
+
+`rows` and `refused` are complements: each record is in exactly one of them.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+from headrace.streams.decode import decoded, metadata, parse_schema, undecodable
+from headrace.streams.topic import VALUE_COLUMN, Topic
+
+
+def rows(records: DataFrame, topic: Topic) -> DataFrame:
+    """The records of which the format makes rows: its columns and `_kafka`."""
+    if topic.format == "json":
+        return decoded(records, parse_schema(topic))
+    if topic.format == "bytes":
+        return records.select(VALUE_COLUMN, metadata())
+    return records.where(_is_text()).select(_text().alias(VALUE_COLUMN), metadata())
+
+
+def refused(records: DataFrame, topic: Topic) -> DataFrame:
+    """The other records, as they were, with a column `cause`."""
+    if topic.format == "json":
+        return undecodable(records, parse_schema(topic))
+    if topic.format == "bytes":
+        return records.where(F.lit(False)).withColumn("cause", F.lit(""))
+    cause = F.when(F.col(VALUE_COLUMN).isNull(), "the value is null (a tombstone)").otherwise(
+        "the value is not UTF-8"
+    )
+    return records.where(~_is_text()).withColumn("cause", cause)
+
+
+def _text() -> Column:
+    return F.col(VALUE_COLUMN).cast("string")
+
+
+def _is_text() -> Column:
+    """True or false for each record, never null."""
+    return F.coalesce(F.is_valid_utf8(_text()), F.lit(False))
