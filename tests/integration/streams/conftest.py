@@ -58,6 +58,7 @@ class Record:
     value: bytes | None
     headers: dict[str, bytes]
     timestamp_ms: int
+    partition: int
 
 
 class Kafka:
@@ -108,6 +109,7 @@ def _record(message: Any) -> Record:
         value=message.value(),
         headers=dict(message.headers() or []),
         timestamp_ms=timestamp_ms,
+        partition=message.partition(),
     )
 
 

@@ -99,6 +99,17 @@ class TopicWriter:
                 ShareWriter(self._connector, task, answer_s_max=CLOSE_S_MAX).close()
 
     def _run(self, records: DataFrame, batch: Batch) -> int:
+        with _told():
+            results = self._shares(records, batch).collect()
+        tasks = sorted(result["task"] for result in results)
+        if tasks != list(range(self._task_count)):
+            raise PipelineFailed(
+                f"{batch.pipeline}: Spark ran the tasks {tasks} for a batch of {self._task_count} shares"
+            )
+        return sum(result["row_count"] for result in results)
+
+    def _shares(self, records: DataFrame, batch: Batch) -> DataFrame:
+        """What the tasks answer, one row each. They run when it is asked for."""
         task = TopicTask(
             connector=self._connector,
             batch=batch,
@@ -107,14 +118,7 @@ class TopicWriter:
             failpoints=_failpoints_of_tasks(),
         )
         spread = records.select(*RECORD_COLUMNS).repartition(self._task_count, _share(records))
-        with _told():
-            results = spread.mapInArrow(task.run, RESULT).collect()
-        tasks = sorted(result["task"] for result in results)
-        if tasks != list(range(self._task_count)):
-            raise PipelineFailed(
-                f"{batch.pipeline}: Spark ran the tasks {tasks} for a batch of {self._task_count} shares"
-            )
-        return sum(result["row_count"] for result in results)
+        return spread.mapInArrow(task.run, RESULT)
 
     def _settle(self, batch: Batch) -> int:
         """Into how many shares to spread the first batch, and all that follow it."""
