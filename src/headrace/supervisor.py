@@ -108,7 +108,7 @@ class Supervisor:
         deadline_s = child.started_at_s + child.spec.ready_within_s
         while not child.became_ready.wait(POLL_S):
             if child.process.poll() is not None:
-                raise _failed(child, f"ended with {_ending(child)} before it was ready")
+                raise _failed(child, f"ended with {ending_of(child.process.returncode)} before it was ready")
             if time.monotonic() > deadline_s:
                 raise _failed(child, f"did not get ready within {child.spec.ready_within_s:.0f} s")
             self._check_others(child)
@@ -122,8 +122,8 @@ class Supervisor:
                 return
 
     def _plan_restart(self, child: Child, now_s: float) -> None:
-        _kill_group(child.process.pid)
-        ending = _ending(child)
+        kill_group(child.process.pid)
+        ending = ending_of(child.process.returncode)
         if not child.became_ready.is_set():
             raise _failed(child, f"ended with {ending} before it was ready")
         if now_s - child.started_at_s > RESTARTS_FORGOTTEN_AFTER_S:
@@ -186,7 +186,7 @@ def _stop(child: Child) -> None:
             process.wait()
     if child.restart_at_s is None:
         # Else that has been done when it ended, and the number may be another's by now.
-        _kill_group(process.pid)
+        kill_group(process.pid)
     _close_pipes(child)
 
 
@@ -198,7 +198,7 @@ def _close_pipes(child: Child) -> None:
         child.reader.join(OUTPUT_END_S_MAX)
 
 
-def _kill_group(group_id: int) -> None:
+def kill_group(group_id: int) -> None:
     """End what is left of a child's process group and wait until it is gone."""
     deadline_s = time.monotonic() + 5
     while time.monotonic() < deadline_s:
@@ -209,9 +209,9 @@ def _kill_group(group_id: int) -> None:
         time.sleep(POLL_S)
 
 
-def _ending(child: Child) -> str:
-    code = child.process.returncode
-    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+def ending_of(exit_code: int) -> str:
+    """How a process ended, in words; an exit code below zero is a signal's number."""
+    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
 
 
 def _failed(child: Child, reason: str) -> ChildFailed:

@@ -96,7 +96,8 @@ def pipeline_child(
         name="pipeline",
         arguments=(
             *("-m", "headrace", "run", str(example / "pipeline.py"), *mode),
-            *("--bootstrap", bootstrap, "--data", str(directory)),
+            # The demo restarts it by itself, as it does the others.
+            *("--bootstrap", bootstrap, "--data", str(directory), "--restarts", "0"),
         ),
         ready=re.compile(r"^running (.+)$"),
         ready_within_s=_SPARK_START_S_MAX,

@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "groups",
     "run",
     "check",
+    "pipelines",
     "console",
     "demo",
     "setup",

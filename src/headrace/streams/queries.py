@@ -6,11 +6,13 @@ nobody wants to find in the morning.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -28,6 +30,7 @@ from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, realtime_refusal
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan
+from headrace.streams.progress import Progress, parse_progress
 from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.session import JAVA_GONE, log_path
 from headrace.streams.sinks.connection import BUFFER_BYTES, REQUEST_BYTES_MAX
@@ -46,18 +49,6 @@ DEAD_LETTERS_EVERY_S: Final = 2
 _STARTED_PAUSE_S: Final = 0.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """What a query did in its last batch."""
-
-    query: str
-    batch_id: int
-    input_row_count: int
-    output_row_count: int | None
-    """None where Spark does not know."""
-    duration_ms: int
-
-
 @dataclass(slots=True, kw_only=True)
 class Queries:
     """Queries that run together. Not safe to share between threads."""
@@ -69,6 +60,8 @@ class Queries:
     _batches: dict[str, ForeachBatch] = field(default_factory=dict)
     """Of the queries that don't write through Spark's own sink."""
     _starts: Mapping[str, Starts] = field(default_factory=dict)
+    _reported: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """The last report of each query that `progress` has returned."""
 
     def start(self, plan: Plan, dead_letters_of: Collection[Topic] | None = None) -> None:
         """Start every query of the plan; if one can't start, none is left running.
@@ -115,14 +108,22 @@ class Queries:
                 raise PipelineFailed(f"{name} has ended by itself; Spark's log is {log_path(self.config)}")
 
     def progress(self) -> list[Progress]:
-        """The last finished batch of each query that has finished one."""
-        reports = []
-        for name, query in self.running.items():
-            with self._java_is_there(name):
-                last = query.lastProgress
-            if last is not None:
-                reports.append(self._progress(name, last))
-        return reports
+        """What the queries have reported since the last call, each in the order of its batches."""
+        return [report for name, query in self.running.items() for report in self._new_reports(name, query)]
+
+    def _new_reports(self, name: str, query: StreamingQuery) -> list[Progress]:
+        """Read as JSON: PySpark's own objects ask Java for each number, some hundred times a report."""
+        new: deque[Progress] = deque()
+        with self._java_is_there(name):
+            reports = query._jsq.recentProgress()  # noqa: SLF001 - see above
+            for index in range(len(reports) - 1, -1, -1):
+                report = parse_progress(name, json.loads(reports[index].json()))
+                if self._reported.get(name) == (report.batch_id, report.timestamp):
+                    break
+                new.appendleft(self._counted(report))
+        if new:
+            self._reported[name] = (new[-1].batch_id, new[-1].timestamp)
+        return list(new)
 
     def stop(self) -> None:
         """Stop the queries. In real-time mode the open batch is given up and will be run again."""
@@ -245,19 +246,12 @@ class Queries:
             f"{name} failed: {first_line(cause or error)} (Spark's log is {log_path(self.config)})"
         ) from error
 
-    def _progress(self, name: str, report: Mapping[str, Any]) -> Progress:
-        row_count = report["sink"]["numOutputRows"]
-        output_row_count = row_count if row_count >= 0 else None
-        written = self._batches[name].written if name in self._batches else None
-        if written is not None and written[0] == report["batchId"]:
-            output_row_count = written[1]
-        return Progress(
-            query=name,
-            batch_id=report["batchId"],
-            input_row_count=report["numInputRows"],
-            output_row_count=output_row_count,
-            duration_ms=report["batchDuration"],
-        )
+    def _counted(self, report: Progress) -> Progress:
+        """With the number of rows that were written, where our own writer knows it."""
+        if not report.is_batch or report.query not in self._batches:
+            return report
+        written = self._batches[report.query].written.get(report.batch_id)
+        return replace(report, output_row_count=written)
 
 
 @contextmanager

@@ -17,9 +17,12 @@ from headrace.streams.admin import ensure_topics, identify
 from headrace.streams.checkpoint import lock_checkpoint, try_lock_checkpoint
 from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
-from headrace.streams.plan import make_plan
-from headrace.streams.queries import Progress, Queries
+from headrace.streams.plan import Plan, make_plan
+from headrace.streams.progress import Progress
+from headrace.streams.queries import Queries
+from headrace.streams.reporter import QueryDescription, Reporter, reporting
 from headrace.streams.session import kill_java, start_session, stop_session
+from headrace.streams.topic import Topic
 from headrace.streams.workspace import workspace
 
 WATCH_EVERY_S: Final = 0.25
@@ -52,6 +55,7 @@ def run(
         own = [
             topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters_query, held)
         ]
+        reporter = held.enter_context(reporting(config, _described(plan, own), realtime=realtime))
         partition_counts = ensure_topics(config, plan.topics())
         origin = identify(config, plan.source_names)
         for query in (*plan.names, *(topic.dead_letters_query for topic in own)):
@@ -66,9 +70,11 @@ def run(
                 if not stopped.is_set():
                     queries.start(plan, own)
                     queries.await_started(stopped)
-                if on_started is not None and not stopped.is_set():
-                    on_started(plan.names)
-                _watch(queries, stopped, on_progress)
+                if not stopped.is_set():
+                    reporter.running()
+                    if on_started is not None:
+                        on_started(plan.names)
+                _watch(queries, stopped, reporter, on_progress)
             finally:
                 # Whoever asks a second time does not want to wait.
                 with _on_signals(kill_java):
@@ -76,21 +82,32 @@ def run(
                 queries.release()
 
 
-def _watch(queries: Queries, stop: threading.Event, on_progress: OnProgress | None) -> None:
+def _described(plan: Plan, dead_letters_of: Sequence[Topic]) -> Iterator[QueryDescription]:
+    """What each query of the run reads and writes."""
+    for pipeline in plan.pipelines:
+        reads = tuple(sorted(plan.topics_of(pipeline.name)))
+        yield QueryDescription(name=pipeline.name, reads=reads, writes=pipeline.writes.name)
+    for topic in dead_letters_of:
+        name = topic.dead_letters_query
+        yield QueryDescription(name=name, reads=(topic.name,), writes=topic.dead_letters)
+
+
+def _watch(
+    queries: Queries, stop: threading.Event, reporter: Reporter, on_progress: OnProgress | None
+) -> None:
     """Raise as soon as a query fails; report each finished batch once."""
-    reported: dict[str, int] = {}
     while not stop.wait(WATCH_EVERY_S):
         try:
             queries.check()
-            finished = queries.progress() if on_progress is not None else []
+            finished = queries.progress()
         except PipelineFailed:
             # Whoever ends a whole group of processes ends Java too, perhaps a moment before us.
             if stop.wait(SIGNAL_DELAY_S_MAX):
                 return
             raise
-        for progress in finished:
-            if on_progress is not None and reported.get(progress.query) != progress.batch_id:
-                reported[progress.query] = progress.batch_id
+        reporter.report(finished)
+        if on_progress is not None:
+            for progress in finished:
                 on_progress(progress)
 
 

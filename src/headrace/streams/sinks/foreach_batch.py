@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Write = Callable[["DataFrame", int], int | None]
 """Write a batch by its id; return how many rows were written, where that is known."""
+
+WRITTEN_COUNT_KEPT: Final = 100
+"""As many batches as Spark keeps reports of."""
 
 
 class ForeachBatch:
@@ -22,15 +25,16 @@ class ForeachBatch:
         self._close: Callable[[], None] | None = None
         self.error: BaseException | None = None
         """Why the last batch failed. Spark tells it with a stack trace of Java's around it."""
-        self.written: tuple[int, int | None] | None = None
-        """The last batch that was written, and how many rows it had."""
+        self.written: dict[int, int | None] = {}
+        """The last batches that were written, and how many rows each had."""
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Write a batch."""
         try:
             if self._write is None:
                 self._write, self._close = self._open_writer()
-            self.written = batch_id, self._write(frame, batch_id)
+            self.written[batch_id] = self._write(frame, batch_id)
+            self.written.pop(batch_id - WRITTEN_COUNT_KEPT, None)
         except BaseException as error:
             self.error = error
             raise

@@ -1,0 +1,130 @@
+"""`headrace pipelines`: what the pipelines of a data directory do, and how they do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from confluent_kafka.admin import OffsetSpec
+from rich.markup import escape
+
+from headrace.cli.client import admin_client
+from headrace.cli.offsets import Place, offsets_at
+from headrace.cli.options import AsJson, DataDir
+from headrace.cli.output import print_rows, say
+from headrace.config import MIB
+from headrace.driver.status import Status, read_statuses, status_dir
+from headrace.errors import HeadraceError
+
+COLUMNS: Final = ("pipeline", "state", "since", "rows_in", "rows_out", "per_s", "lag", "batch", "state_size")
+PHASES_SHOWN: Final = 2
+LAG_IS_ASKED_OF: Final = frozenset({"running", "starting", "restarting"})
+
+
+def pipelines(data: DataDir, as_json: AsJson = False) -> None:
+    """Show the pipelines of a data directory: what runs, since when, how fast, how far behind, and errors.
+
+    Pipelines that have stopped, failed or crashed are shown with how they ended. Lag is what the broker has
+    beyond the last finished batch.
+    """
+    statuses = [status.seen_now() for status in read_statuses(data)]
+    rows = [row_of(status, _lag(status)) for status in statuses]
+    if not rows and not as_json:
+        say(f"no pipeline has run with {status_dir(data)}: `headrace run FILE` runs one, --data says where")
+        return
+    print_rows(rows, columns=COLUMNS, as_json=as_json)
+    if not as_json:
+        _say_errors(statuses)
+
+
+def row_of(status: Status, lag: int | None) -> dict[str, object]:
+    """A row of the table, and all that is known in JSON."""
+    return {
+        "pipeline": status.name,
+        "state": status.state,
+        "since": _time(status.running_since or status.updated_at),
+        "rows_in": status.input_row_count,
+        "rows_out": status.output_row_count,
+        "per_s": None if status.input_rows_per_s is None else round(status.input_rows_per_s),
+        "lag": lag,
+        "batch": _batch(status),
+        "state_size": _state_size(status),
+        "reads": list(status.reads),
+        "writes": status.writes,
+        "mode": status.mode,
+        "bootstrap": status.bootstrap,
+        "pid": status.process.pid,
+        "started_at": _time(status.started_at),
+        "updated_at": _time(status.updated_at),
+        "restarts": status.restart_count,
+        "last_error": status.last_error,
+        "last_error_at": None if status.last_error_at is None else _time(status.last_error_at),
+        "batch_id": status.batch_id,
+        "batches": status.batch_count,
+        "batch_ms": status.batch_ms,
+        "phases_ms": dict(status.phases_ms),
+        "late_rows": status.late_row_count,
+        "state_rows": status.state_row_count,
+        "state_bytes": status.state_bytes,
+        "watermark": status.watermark,
+        "next_offsets": status.next_offsets,
+    }
+
+
+def behind(next_offsets: dict[str, dict[int, int]], ends: dict[Place, int]) -> int:
+    """How many records there are from the next offsets to the ends."""
+    return sum(
+        max(0, ends.get((topic, partition), offset) - offset)
+        for topic, partitions in next_offsets.items()
+        for partition, offset in partitions.items()
+    )
+
+
+def _lag(status: Status) -> int | None:
+    """What the broker has beyond the last batch now; where it does not say, what the driver last knew."""
+    if status.state not in LAG_IS_ASKED_OF or not status.next_offsets:
+        return status.lag
+    places = [(topic, number) for topic, offsets in status.next_offsets.items() for number in offsets]
+    try:
+        ends = _ends(places, status.bootstrap)
+    except HeadraceError:
+        return status.lag
+    return behind(status.next_offsets, ends)
+
+
+def _ends(places: Sequence[Place], bootstrap: str) -> dict[Place, int]:
+    return offsets_at(admin_client(bootstrap), places, OffsetSpec.latest(), bootstrap)
+
+
+def _batch(status: Status) -> str | None:
+    """`12: 350 ms (addBatch 280, walCommit 40)`: the last batch and what took longest."""
+    if status.batch_id is None:
+        return None
+    longest = sorted(status.phases_ms.items(), key=_duration, reverse=True)[:PHASES_SHOWN]
+    phases = ", ".join(f"{name} {ms}" for name, ms in longest)
+    return f"{status.batch_id}: {status.batch_ms} ms ({phases})"
+
+
+def _duration(phase: tuple[str, int]) -> int:
+    return phase[1]
+
+
+def _state_size(status: Status) -> str | None:
+    if status.state_row_count is None:
+        return None
+    return f"{status.state_row_count} rows, {(status.state_bytes or 0) / MIB:.1f} MiB"
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _say_errors(statuses: Sequence[Status]) -> None:
+    for status in statuses:
+        if status.restart_count:
+            times = "once" if status.restart_count == 1 else f"{status.restart_count} times"
+            say(f"{status.name} was started again {times} by its supervisor")
+        if status.last_error is not None:
+            at = "" if status.last_error_at is None else f" at {_time(status.last_error_at)}"
+            say(f"{status.name} last failed{at}: {escape(status.last_error)}")

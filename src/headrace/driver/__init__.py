@@ -1,0 +1,9 @@
+"""Drivers seen from outside: the processes that run pipelines, without the Spark that runs in them.
+
+| module | responsibility |
+|---|---|
+| `process` | whether a process that was noted down is still the same, and alive |
+| `status` | what a query does, as its driver writes it down for others |
+| `restarts` | whether a driver that has ended is started again, and when; pure |
+| `supervise` | a driver as a child process, started again when it dies |
+"""

@@ -1,0 +1,90 @@
+"""What `headrace pipelines` shows, and how `headrace run` starts its driver."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.pipelines import behind, pipelines, row_of
+from headrace.cli.run import driver_arguments
+from headrace.driver.process import ProcessId
+from headrace.driver.status import Status, write_status
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+STATUS = Status(
+    name="counts",
+    state="stopped",
+    process=ProcessId(4711),
+    started_at=NOW,
+    updated_at=NOW + timedelta(minutes=1),
+    mode="micro-batch",
+    bootstrap="127.0.0.1:1",
+    reads=("orders",),
+    writes="counts",
+    input_row_count=201,
+    batch_id=12,
+    batch_ms=350,
+    phases_ms={"walCommit": 40, "addBatch": 280, "queryPlanning": 10},
+    state_row_count=5,
+    state_bytes=2 * 1024 * 1024,
+    restart_count=2,
+    last_error="counts failed: [x] is no number",
+    last_error_at=NOW,
+    lag=7,
+)
+
+
+def test_a_row_tells_the_last_batch_with_what_took_longest() -> None:
+    row = row_of(STATUS, 7)
+    assert row["batch"] == "12: 350 ms (addBatch 280, walCommit 40)"
+    assert row["state_size"] == "5 rows, 2.0 MiB"
+    assert row["since"] == "2026-01-02T03:05:05Z"
+
+
+def test_the_lag_is_what_lies_beyond_the_next_offsets() -> None:
+    ends = {("orders", 0): 10, ("orders", 1): 3, ("prices", 0): 8}
+    assert behind({"orders": {0: 4, 1: 3}, "prices": {0: 9, 1: 5}}, ends) == 6
+
+
+def test_json_has_all_that_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_status(tmp_path, STATUS)
+    pipelines(tmp_path, as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["pipeline"], row["state"], row["pid"], row["lag"]) == ("counts", "stopped", 4711, 7)
+    assert row["last_error"] == "counts failed: [x] is no number"
+    assert row["phases_ms"] == STATUS.phases_ms
+
+
+def test_people_are_told_restarts_and_errors_in_sentences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_status(tmp_path, STATUS)
+    pipelines(tmp_path)
+    told = capsys.readouterr()
+    assert "stopped" in told.out
+    assert "counts was started again 2 times by its supervisor" in told.err
+    assert "counts last failed at 2026-01-02T03:04:05Z: counts failed: [x] is no number" in told.err
+
+
+def test_no_pipeline_is_a_sentence_or_an_empty_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipelines(tmp_path)
+    assert "no pipeline has run" in " ".join(capsys.readouterr().err.split())
+    pipelines(tmp_path, as_json=True)
+    assert capsys.readouterr().out == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("run p.py", "run p.py --restarts 0"),
+        ("--client-config c run p.py --restarts 9", "--client-config c run p.py --restarts 9 --restarts 0"),
+        ("run --realtime -- -p.py", "run --realtime --restarts 0 -- -p.py"),
+    ],
+)
+def test_the_driver_is_the_same_command_without_restarts(given: str, expected: str) -> None:
+    assert driver_arguments(given.split()) == expected.split()

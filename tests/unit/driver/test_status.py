@@ -1,0 +1,98 @@
+"""What drivers write down of their queries, and what becomes of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from headrace.driver.process import ProcessId
+from headrace.driver.status import State, Status, read_status, read_statuses, status_dir, write_status
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
+STATUS = Status(
+    name="copies",
+    state="running",
+    process=ProcessId.own(),
+    started_at=NOW,
+    updated_at=NOW,
+    running_since=NOW,
+    mode="micro-batch",
+    bootstrap="127.0.0.1:9092",
+    reads=("orders", "prices"),
+    writes="copies",
+    restart_count=2,
+    last_error="it failed",
+    last_error_at=NOW,
+    input_rows_per_s=12.5,
+    phases_ms={"addBatch": 12},
+    next_offsets={"orders": {0: 5, 11: 7}},
+)
+
+
+def dead_process() -> ProcessId:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        identity = ProcessId.of(process.pid)
+        assert identity.is_alive()
+        process.communicate(b"\n")
+    return identity
+
+
+def test_a_status_reads_back_as_it_was_written(tmp_path: Path) -> None:
+    write_status(tmp_path, STATUS)
+    assert read_status(tmp_path, "copies") == STATUS
+    assert list(read_statuses(tmp_path)) == [STATUS]
+
+
+def test_statuses_are_listed_by_name(tmp_path: Path) -> None:
+    for name in ("b", "a.dead-letters-12", "a"):
+        write_status(tmp_path, replace(STATUS, name=name))
+    assert [status.name for status in read_statuses(tmp_path)] == ["a.dead-letters-12", "a", "b"]
+
+
+def test_only_the_owner_may_read_statuses(tmp_path: Path) -> None:
+    write_status(tmp_path, STATUS)
+    assert status_dir(tmp_path).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"name": "copies"', '{"process": 7}'])
+def test_what_is_no_status_counts_as_none(tmp_path: Path, text: str) -> None:
+    write_status(tmp_path, STATUS)
+    (status_dir(tmp_path) / "copies.json").write_text(text)
+    assert read_status(tmp_path, "copies") is None
+    assert list(read_statuses(tmp_path)) == []
+
+
+def test_no_status_is_none(tmp_path: Path) -> None:
+    assert read_status(tmp_path, "copies") is None
+    assert list(read_statuses(tmp_path)) == []
+
+
+def test_one_whose_process_lives_is_as_it_says() -> None:
+    assert STATUS.seen_now() == STATUS
+
+
+@pytest.mark.parametrize("state", ["starting", "running", "restarting"])
+def test_one_whose_process_is_gone_has_crashed(state: State) -> None:
+    seen = replace(STATUS, state=state, process=dead_process()).seen_now()
+    assert (seen.state, seen.running_since, seen.input_rows_per_s) == ("crashed", None, None)
+    assert seen.last_error is not None
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_one_that_has_ended_stays_so(state: State) -> None:
+    ended = replace(STATUS, state=state, process=dead_process())
+    assert ended.seen_now() == ended
+
+
+@pytest.mark.skipif(ProcessId.own().started_ticks is None, reason="the system does not tell when it started")
+def test_a_later_process_with_the_same_number_is_another() -> None:
+    own = ProcessId.own()
+    assert own.started_ticks is not None
+    assert own.is_alive()
+    assert not ProcessId(os.getpid(), own.started_ticks - 1).is_alive()
