@@ -14,10 +14,14 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError, StorageError
 from headrace.failpoints import hit
+from headrace.kafka.answer import Pending
 from headrace.kafka.groups.consumer.heartbeat import ConsumerGroupLimits
 from headrace.kafka.groups.consumer.state import TopicInfo
 from headrace.kafka.groups.coordinator import (
@@ -28,6 +32,7 @@ from headrace.kafka.groups.coordinator import (
     Outcome,
 )
 from headrace.kafka.groups.expiry import abandoned_groups, expired_offsets
+from headrace.kafka.groups.loading import GroupLoader, Resumption
 from headrace.kafka.groups.offsets import (
     OffsetCommitted,
     OffsetForgotten,
@@ -36,19 +41,20 @@ from headrace.kafka.groups.offsets import (
     decode_offset_record,
     encode_offset_record,
 )
+from headrace.kafka.groups.persistence import records_of_change
 from headrace.kafka.services import OFFSETS_TOPIC
 from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch, read_header
 from headrace.log.marker import decode_marker
 from headrace.log.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
-    from headrace.kafka.answer import Pending
     from headrace.kafka.commit import GroupCommit
     from headrace.kafka.groups.offsets import OffsetRecord
+    from headrace.kafka.groups.record_codec import Encoded
     from headrace.kafka.services import Scheduler, Timer
     from headrace.log.batch import BatchHeader
     from headrace.log.partition import Appended, PartitionLog
@@ -57,6 +63,8 @@ if TYPE_CHECKING:
     WrittenRecord = OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
 
 logger: Final = logging.getLogger(__name__)
+
+Response = TypeVar("Response")
 
 RECOVERY_READ_BYTES: Final = 1024 * 1024
 
@@ -96,6 +104,9 @@ class ConsumerGroups:
         self._pending_on_their_way: Counter[tuple[str, str, int]] = Counter()
         """By group, topic and partition, the offsets of transactions that are not durable yet."""
         self._emptied_at_ms: dict[str, int] = {}
+        self._unsettled: dict[str, int] = {}
+        """Groups of which something was written that is not durable yet, and the offset after it."""
+        self._has_failed = False
         self._started_at = (clock.now_ms(), clock.monotonic_s())
         self._recover()
         self._forget_lost_topics()
@@ -115,27 +126,40 @@ class ConsumerGroups:
         self._sweeper = self._scheduler.call_later(delay_s, self._sweep)
 
     def carry_out(self, outcome: Outcome) -> None:
-        """Apply changes of membership, answer whoever waited for them, and set the timers."""
-        for record in outcome.records:
+        """Write down and apply changes of membership, set the timers, and answer whoever waited for them.
+
+        What a group has become holds at once for all that it is asked next; answers wait until it is durable.
+        Raises what the log raises when it can't append; then nothing has changed.
+        """
+        changes = [record for record in outcome.records if isinstance(record, GroupChanged | GroupGone)]
+        self._write_changes(changes)
+        for record in changes:
             self.coordinator.apply(record)
-            if isinstance(record, GroupChanged):
-                self._set_timer(record.group.group_id)
-                self._note_emptiness(record.group.group_id)
-            elif isinstance(record, GroupGone):
-                self._emptied_at_ms.pop(record.group_id, None)
+            self._set_timer(_group_id(record))
+            self._note_emptiness(_group_id(record))
         for reply in outcome.replies:
             pending: Pending[Any] = reply.token  # type: ignore[assignment]  # our tokens are the pending answers
-            pending.resolve(reply.response)
+            # A request and its replies are about one group.
+            self._when_settled(_group_id(changes[-1]), reply.response, pending.resolve)
+
+    def answer(self, group_id: str, response: Response) -> Response | Pending[Response]:
+        """The response, once everything that it may rest on is durable."""
+        if group_id not in self._unsettled and not self._has_failed:
+            return response
+        pending: Pending[Response] = Pending()
+        self._when_settled(group_id, response, pending.resolve)
+        return pending
 
     def write(
         self, records: Sequence[OffsetRecord], on_durable: Callable[[HeadraceError | None], None]
     ) -> None:
         """Keep records of offsets, apply them once they are durable, then call back.
 
-        Raises what the log raises when it can't append.
+        What has been written of any group before is durable by then, too. Raises what the log raises when it
+        can't append.
         """
         if not records:
-            on_durable(None)
+            self._when_all_durable(on_durable)
             return
         batch = _encode(records, self.wall_ms())
         self._keep(
@@ -228,8 +252,57 @@ class ConsumerGroups:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
+    def _write_changes(self, changes: Sequence[GroupChanged | GroupGone]) -> None:
+        """Append what is to be kept of the changes."""
+        now_ms = self.wall_ms()
+        records_by_group = {
+            _group_id(change): records_of_change(
+                self.coordinator.group(_group_id(change)),
+                change.group if isinstance(change, GroupChanged) else None,
+                now_ms,
+            )
+            for change in changes
+        }
+        records = [record for each in records_by_group.values() for record in each]
+        if not records:
+            return
+        log = self._log()
+        batch = _encode_batch(records, now_ms)
+        end_offset = log.append(batch, size_bytes_max=self._config.frame_bytes_max).last_offset + 1
+        self._commit.appended(log)
+        changed = [group_id for group_id, each in records_by_group.items() if each]
+        self._unsettled.update(dict.fromkeys(changed, end_offset))
+        self._commit.when_durable(log, end_offset, lambda error: self._settled(changed, end_offset, error))
+
+    def _when_all_durable(self, on_durable: Callable[[HeadraceError | None], None]) -> None:
+        if self._unsettled:
+            self._commit.when_durable(self._log(), max(self._unsettled.values()), on_durable)
+        else:
+            on_durable(None)
+
+    def _settled(self, group_ids: Iterable[str], end_offset: int, error: HeadraceError | None) -> None:
+        self._has_failed = self._has_failed or error is not None
+        for group_id in group_ids:
+            if self._unsettled.get(group_id) == end_offset:
+                del self._unsettled[group_id]
+
+    def _when_settled(self, group_id: str, response: Any, answer: Callable[[Any], None]) -> None:
+        """Answer once all that has been written of the group is durable; if it never will be, say so."""
+
+        def answer_after(error: HeadraceError | None) -> None:
+            refused = ErrorCode.coordinator_not_available
+            answer(response if error is None else replace(response, error_code=refused))
+
+        end_offset = self._unsettled.get(group_id)
+        if self._has_failed:
+            answer_after(StorageError("an earlier change of a group was not written"))
+        elif end_offset is None:
+            answer_after(None)
+        else:
+            self._commit.when_durable(self._log(), end_offset, answer_after)
+
     def _note_emptiness(self, group_id: str) -> None:
-        if self.coordinator.is_empty(group_id):
+        if self.coordinator.group(group_id) is not None and self.coordinator.is_empty(group_id):
             self._emptied_at_ms.setdefault(group_id, self._steady_wall_ms())
         else:
             self._emptied_at_ms.pop(group_id, None)
@@ -307,15 +380,29 @@ class ConsumerGroups:
         topic = self._store.topics.get(OFFSETS_TOPIC)
         if topic is None:
             return
+        loader = GroupLoader()
         log = topic.partitions[0]
         offset = log.start_offset
         while data := log.read(offset, size_bytes_max=RECOVERY_READ_BYTES):
             view = memoryview(data)
             while view:
                 header = read_header(view)
-                self._apply_batch(header, bytes(view[: header.size_bytes]))
+                self._apply_batch(header, bytes(view[: header.size_bytes]), loader)
                 offset = header.last_offset + 1
                 view = view[header.size_bytes :]
+        self._resume(loader)
+
+    def _resume(self, loader: GroupLoader) -> None:
+        """Let groups go on where they were: their members have a full session to say that they are there."""
+        resumption = Resumption(
+            now_ms=self.now_ms(),
+            session_timeout_ms=self.consumer_limits.session_timeout_ms,
+            topics=self.topics,
+        )
+        self._emptied_at_ms = loader.emptied_at_ms()
+        for group in loader.groups(resumption):
+            self.coordinator.apply(GroupChanged(group))
+            self._set_timer(group.group_id)
 
     def _forget_lost_topics(self) -> None:
         """A crash may have come between the end of a topic and the records that forget its offsets."""
@@ -330,7 +417,7 @@ class ConsumerGroups:
         for record in forgotten:
             self.coordinator.apply(record)
 
-    def _apply_batch(self, header: BatchHeader, batch: bytes) -> None:
+    def _apply_batch(self, header: BatchHeader, batch: bytes, loader: GroupLoader) -> None:
         if header.is_control:
             marker = decode_marker(header, batch)
             if marker is not None:
@@ -338,6 +425,8 @@ class ConsumerGroups:
             return
         for record in decode_records(batch):
             decoded = decode_offset_record(record.key or b"", record.value)
+            if decoded is None:
+                loader.take(record.key or b"", record.value)
             if isinstance(decoded, OffsetCommitted) and header.is_transactional:
                 self.coordinator.apply(OffsetPending(producer_id=header.producer_id, committed=decoded))
             elif decoded is not None:
@@ -360,7 +449,10 @@ class ConsumerGroups:
 
     def _ring(self, group_id: str) -> None:
         self._timers.pop(group_id, None)
-        self.carry_out(self.coordinator.handle_time(group_id, self.now_ms()))
+        try:
+            self.carry_out(self.coordinator.handle_time(group_id, self.now_ms()))
+        except StorageError:
+            return  # The broker takes no more writes, and has said so; its groups stay as they are.
         self._set_timer(group_id)
 
 
@@ -391,6 +483,15 @@ def _committed(record: WrittenRecord) -> OffsetCommitted | None:
     return record if isinstance(record, OffsetCommitted) else None
 
 
+def _group_id(change: GroupChanged | GroupGone) -> str:
+    return change.group.group_id if isinstance(change, GroupChanged) else change.group_id
+
+
 def _encode(records: Sequence[OffsetRecord], now_ms: int, **batch: int) -> bytes:
-    pairs = (encode_offset_record(record) for record in records)
-    return encode_batch([Record(timestamp_ms=now_ms, key=key, value=value) for key, value in pairs], **batch)
+    return _encode_batch([encode_offset_record(record) for record in records], now_ms, **batch)
+
+
+def _encode_batch(records: Sequence[Encoded], now_ms: int, **batch: int) -> bytes:
+    return encode_batch(
+        [Record(timestamp_ms=now_ms, key=key, value=value) for key, value in records], **batch
+    )

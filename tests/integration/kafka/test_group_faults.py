@@ -99,7 +99,7 @@ class CommitWatch:
     """Asks for the group's offsets again and again, and notes any that went back."""
 
     def __init__(self, kafka: Any) -> None:
-        self._kafka = kafka
+        self.kafka = kafka
         self.committed = dict.fromkeys(range(PARTITION_COUNT), -1)
         self.went_back: list[tuple[int, int, int]] = []
 
@@ -118,7 +118,7 @@ class CommitWatch:
         """A question that went down with a broker is asked again."""
         last_error: Exception | None = None
         for _ in range(ATTEMPTS):
-            futures = self._kafka.admin.list_consumer_group_offsets([asked], request_timeout=15)
+            futures = self.kafka.admin.list_consumer_group_offsets([asked], request_timeout=15)
             try:
                 return futures["workers"].result(20)
             except (KafkaException, TimeoutError) as error:
@@ -158,18 +158,28 @@ def start_member(protocol: str) -> Iterator[Callable[[str], Member]]:
 
 
 def fill(kafka: Any) -> set[tuple[int, int]]:
-    kafka.create_topic("work", PARTITION_COUNT)
     for partition in range(PARTITION_COUNT):
         kafka.produce("work", [b"x"] * RECORD_COUNT, partition=partition)
     return {(partition, offset) for partition in range(PARTITION_COUNT) for offset in range(RECORD_COUNT)}
 
 
+def described_members(kafka: Any) -> list[Any]:
+    return list(kafka.admin.describe_consumer_groups(["workers"])["workers"].result(30).members)
+
+
+def shares(kafka: Any) -> list[int]:
+    """How many partitions each member has."""
+    return [len(member.assignment.topic_partitions) for member in described_members(kafka)]
+
+
 def test_a_member_that_is_killed_leaves_nothing_unread(
     broker: Broker, kafka: Any, start_member: Callable[[str], Member], wait_until: Callable[..., Any]
 ) -> None:
-    written = fill(kafka)
+    kafka.create_topic("work", PARTITION_COUNT)
     watch = CommitWatch(kafka)
     victim, survivor = start_member(broker.bootstrap), start_member(broker.bootstrap)
+    wait_until(lambda: shares(kafka) == [2, 2], "both having a share")
+    written = fill(kafka)
     wait_until(lambda: victim.read and survivor.read, "both reading")
     victim.kill()
     wait_until(watch.is_complete, "the survivor reading and committing the rest")
@@ -180,6 +190,7 @@ def test_a_member_that_is_killed_leaves_nothing_unread(
 def test_a_member_that_was_stopped_past_its_session_commits_nothing_over_the_others(
     broker: Broker, kafka: Any, start_member: Callable[[str], Member], wait_until: Callable[..., Any]
 ) -> None:
+    kafka.create_topic("work", PARTITION_COUNT)
     written = fill(kafka)
     watch = CommitWatch(kafka)
     sleeper = start_member(broker.bootstrap)
@@ -198,10 +209,6 @@ def test_a_member_that_was_stopped_past_its_session_commits_nothing_over_the_oth
     assert watch.went_back == []
 
 
-def described_members(kafka: Any) -> list[Any]:
-    return list(kafka.admin.describe_consumer_groups(["workers"])["workers"].result(30).members)
-
-
 def test_groups_go_on_where_they_were_when_the_broker_is_killed_amid_their_commits(
     broker_process: Any,
     kafka_at: Callable[[str], Any],
@@ -209,6 +216,7 @@ def test_groups_go_on_where_they_were_when_the_broker_is_killed_amid_their_commi
     wait_until: Callable[..., Any],
 ) -> None:
     kafka = kafka_at(broker_process.bootstrap)
+    kafka.create_topic("work", PARTITION_COUNT)
     written = fill(kafka)
     watch = CommitWatch(kafka)
     members = [start_member(broker_process.bootstrap), start_member(broker_process.bootstrap)]
@@ -220,7 +228,50 @@ def test_groups_go_on_where_they_were_when_the_broker_is_killed_amid_their_commi
         wait_until(lambda part=part: len(read()) >= part * len(written) // 4, "reading on")
         broker_process.kill(signal.SIGKILL)
         broker_process.start()
+        # An administrator whose connection was cut may take long to try again; a new one does not.
+        watch.kafka = kafka_at(broker_process.bootstrap)
         watch.look()
     wait_until(watch.is_complete, "reading and committing everything")
     assert read() == written
     assert watch.went_back == []
+
+
+def test_members_keep_their_partitions_when_the_broker_is_killed_and_comes_back(
+    broker_process: Any, kafka_at: Callable[[str], Any], protocol: str, wait_until: Callable[..., Any]
+) -> None:
+    kafka = kafka_at(broker_process.bootstrap)
+    kafka.create_topic("work", PARTITION_COUNT)
+    revoked: list[TopicPartition] = []
+    settings = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, **SETTINGS[protocol]}
+    settings |= {"session.timeout.ms": 30_000} if protocol == "classic" else {}
+    consumers = [kafka.consumer("workers", **settings) for _ in range(2)]
+    for consumer in consumers:
+        consumer.subscribe(["work"], on_revoke=lambda _consumer, partitions: revoked.extend(partitions))
+
+    def owned_partitions() -> list[set[int]]:
+        for consumer in consumers:
+            consumer.poll(0.05)
+        return [{each.partition for each in consumer.assignment()} for consumer in consumers]
+
+    wait_until(lambda: [len(share) for share in owned_partitions()] == [2, 2], "two members sharing")
+    owned, members = owned_partitions(), {each.member_id for each in described_members(kafka)}
+    revoked.clear()
+    broker_process.kill(signal.SIGKILL)
+    broker_process.start()
+    kafka = kafka_at(broker_process.bootstrap)
+    for partition in range(PARTITION_COUNT):
+        kafka.produce("work", [b"x"], partition=partition)
+    read: set[tuple[int, int]] = set()
+
+    def read_on() -> bool:
+        for number, consumer in enumerate(consumers):
+            message = consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                read.add((number, message.partition()))
+        return len(read) == PARTITION_COUNT
+
+    wait_until(read_on, "reading what came after the restart")
+    assert read == {(number, partition) for number, share in enumerate(owned) for partition in share}
+    for consumer in consumers:
+        consumer.commit(asynchronous=False)
+    assert ({each.member_id for each in described_members(kafka)}, revoked) == (members, [])

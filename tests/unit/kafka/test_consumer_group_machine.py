@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,7 +14,9 @@ from kio.schema.errors import ErrorCode
 from headrace.kafka.groups.committing import Committer
 from headrace.kafka.groups.consumer.heartbeat import ConsumerGroupLimits, Occasion
 from headrace.kafka.groups.consumer.state import ConsumerGroupState, MemberState, TopicInfo
-from headrace.kafka.groups.coordinator import GroupCoordinator
+from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator
+from headrace.kafka.groups.loading import GroupLoader, Resumption
+from headrace.kafka.groups.persistence import records_of_change
 from headrace.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -22,6 +24,7 @@ from headrace.kafka.messages.consumer_group_heartbeat import (
 
 if TYPE_CHECKING:
     from headrace.kafka.groups.consumer.state import ConsumerGroup, ConsumerMember, Partition
+    from headrace.kafka.groups.coordinator import Outcome
     from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 GROUP = "payments"
@@ -73,6 +76,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             Client(name=f"c{number}", instance_id=f"host-{number}" if number < 2 else None)
             for number in range(CLIENT_COUNT)
         ]
+        self.log: list[tuple[bytes, bytes | None]] = []
         self.epochs_seen: dict[str, int] = {}
         self.group_epoch_seen = 0
 
@@ -137,6 +141,39 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 assert 0 <= committer.generation_id <= member.epoch
                 if committer.generation_id < member.epoch:
                     assert partition in member.owned
+
+    @rule(is_compacted=st.booleans())
+    def the_broker_restarts(self, is_compacted: bool) -> None:
+        before = self.group
+        if is_compacted:
+            self.log = list({key: (key, value) for key, value in self.log}.values())
+        loader = GroupLoader()
+        for key, value in self.log:
+            loader.take(key, value)
+        self.coordinator = GroupCoordinator()
+        resumption = Resumption(
+            now_ms=self.now_ms, session_timeout_ms=SESSION_TIMEOUT_MS, topics=dict(self.topics)
+        )
+        for group in loader.groups(resumption):
+            self.coordinator.apply(GroupChanged(group))
+        if before is None:
+            assert self.group is None
+            return
+        assert self.group is not None
+        assert (self.group.epoch, self.group.assignment_epoch) == (before.epoch, before.assignment_epoch)
+        assert self.group.target == before.target
+        assert self.group.members == {
+            key: replace(
+                member,
+                session_deadline_ms=self.now_ms + SESSION_TIMEOUT_MS,
+                revocation_deadline_ms=self.now_ms + REBALANCE_TIMEOUT_MS
+                if member.pending_revocation
+                else None,
+            )
+            for key, member in before.members.items()
+        }
+        topics = {name: self.topics[name] for name in self.group.subscribed_names if name in self.topics}
+        assert self.group.topics == (topics if topics == before.topics else {})
 
     @rule(by_ms=st.sampled_from([1_000, 5_000, 20_000, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS]))
     def time_passes(self, by_ms: int) -> None:
@@ -286,18 +323,30 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         before = self.group
         outcome, response = self.coordinator.handle_consumer_heartbeat(request, occasion)
         assert before is self.group, "handling a request changed something"
-        for record in outcome.records:
-            self.coordinator.apply(record)
+        self._carry_out(outcome)
         return response
+
+    def _carry_out(self, outcome: Outcome) -> None:
+        for record in outcome.records:
+            assert isinstance(record, GroupChanged)
+            self.log += records_of_change(self.group, record.group, self.now_ms)
+            self.coordinator.apply(record)
 
     def _expire(self) -> None:
         before = self._members()
-        for record in self.coordinator.handle_time(GROUP, self.now_ms).records:
-            self.coordinator.apply(record)
+        self._carry_out(self.coordinator.handle_time(GROUP, self.now_ms))
         # A consumer knows its timeouts, too, and stops reading when the broker may have given it up.
         for client in self.clients:
             if client.member_id in before.keys() - self._members().keys():
                 self._lose_everything(client)
+
+    def _resumed(self, member: ConsumerMember) -> ConsumerMember:
+        deadline_ms = self.now_ms + REBALANCE_TIMEOUT_MS if member.pending_revocation else None
+        return replace(
+            member,
+            session_deadline_ms=self.now_ms + SESSION_TIMEOUT_MS,
+            revocation_deadline_ms=deadline_ms,
+        )
 
     def _members(self) -> dict[str, ConsumerMember]:
         return {} if self.group is None else dict(self.group.members)

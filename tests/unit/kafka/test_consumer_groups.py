@@ -16,9 +16,13 @@ from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.groups.consumer.heartbeat import Occasion
 from headrace.kafka.groups.membership import Joiner
 from headrace.kafka.groups.offsets import OffsetCommitted, OffsetForgotten
-from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headrace.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headrace.kafka.messages.leave_group import MemberIdentity
 from headrace.kafka.services import OFFSETS_TOPIC
 from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore
@@ -123,8 +127,13 @@ class Bench:
         self.groups.carry_out(outcome)
         return error_code
 
-    def consume(self, epoch: int) -> None:
-        """A member of a consumer group joins, stays or leaves."""
+    def leave(self, member_id: str) -> None:
+        identity = MemberIdentity(member_id=member_id, group_instance_id=None)
+        outcome, _ = self.groups.coordinator.handle_leave("g", [identity], self.groups.now_ms())
+        self.groups.carry_out(outcome)
+
+    def consume(self, epoch: int) -> list[ConsumerGroupHeartbeatResponse]:
+        """A member of a consumer group joins, stays or leaves; the answer is there once it is."""
         request = ConsumerGroupHeartbeatRequest(
             group_id="g",
             member_id="c",
@@ -135,8 +144,14 @@ class Bench:
         )
         occasion = Occasion(now_ms=self.groups.now_ms(), topics=self.groups.topics)
         outcome, response = self.groups.coordinator.handle_consumer_heartbeat(request, occasion)
-        assert response.error_code is ErrorCode.none
         self.groups.carry_out(outcome)
+        answer = self.groups.answer("g", response)
+        heard: list[ConsumerGroupHeartbeatResponse] = []
+        if isinstance(answer, Pending):
+            answer.then(heard.append)
+        else:
+            heard.append(answer)
+        return heard
 
     def write(self, *records: OffsetCommitted | OffsetForgotten) -> list[HeadraceError | None]:
         heard: list[HeadraceError | None] = []
@@ -318,6 +333,80 @@ def test_an_offset_that_is_on_its_way_is_not_forgotten_for_the_one_before_it(ben
     bench.scheduler.advance(CHECK_MS)
     bench.finish_all_syncs()
     assert bench.offsets() == {("t", 0): 8}
+
+
+def test_a_member_hears_nothing_that_a_crash_could_take_back(bench: Bench) -> None:
+    joined = bench.consume(0)
+    again = bench.consume(0)
+    assert (joined, again) == ([], [])
+    bench.finish_all_syncs()
+    assert [each.member_epoch for each in (*joined, *again)] == [1, 1]
+    assert [each.error_code for each in bench.consume(1)] == [ErrorCode.none]
+
+
+def test_a_member_hears_of_a_disk_that_failed_and_of_nothing_else_from_then_on(bench: Bench) -> None:
+    joined = bench.consume(0)
+    bench.finish_sync(StorageError("the disk is gone"))
+    refused = [each.error_code for each in (*joined, *bench.consume(1))]
+    assert refused == [ErrorCode.coordinator_not_available] * 2
+
+
+def test_a_heartbeat_that_changes_nothing_is_not_written_down(bench: Bench) -> None:
+    bench.consume(0)
+    bench.finish_all_syncs()
+    end_offset = bench.store.topics[OFFSETS_TOPIC].partitions[0].end_offset
+    for _ in range(3):
+        bench.scheduler.advance(HEARTBEAT_MS)
+        bench.consume(1)
+    assert bench.store.topics[OFFSETS_TOPIC].partitions[0].end_offset == end_offset
+
+
+def test_groups_go_on_after_a_restart_and_their_sessions_begin_anew(bench: Bench, tmp_path: Path) -> None:
+    bench.consume(0)
+    bench.finish_all_syncs()
+    bench.scheduler.advance(40_000)
+    bench.store.close()
+    recovered = Bench(tmp_path / "data")
+    recovered.scheduler.advance(40_000)
+    assert [each.member_epoch for each in recovered.consume(1)] == [1]
+    recovered.scheduler.advance(45_001)
+    assert recovered.groups.coordinator.is_empty("g")
+    recovered.finish_all_syncs()
+    recovered.groups.close()
+    recovered.store.close()
+
+
+def test_a_group_that_has_ended_does_not_come_back(bench: Bench, tmp_path: Path) -> None:
+    bench.groups.start_sweeping()
+    bench.consume(0)
+    bench.consume(-1)
+    bench.scheduler.advance(CHECK_MS)
+    bench.finish_all_syncs()
+    bench.store.close()
+    recovered = Bench(tmp_path / "data")
+    assert "g" not in recovered.groups.coordinator
+    recovered.store.close()
+
+
+def test_a_classic_group_that_was_empty_before_a_restart_has_been_so_since_then(
+    bench: Bench, tmp_path: Path
+) -> None:
+    member_id = bench.join()
+    bench.write(committed(7))
+    bench.finish_all_syncs()
+    bench.leave(member_id)
+    bench.finish_all_syncs()
+    bench.store.close()
+    recovered = Bench(tmp_path / "data")
+    recovered.groups.start_sweeping()
+    recovered.scheduler.advance(RETENTION_MS - 1)
+    recovered.finish_all_syncs()
+    assert recovered.offsets() == {("t", 0): 7}
+    recovered.scheduler.advance(CHECK_MS)
+    recovered.finish_all_syncs()
+    assert recovered.offsets() == {}
+    recovered.groups.close()
+    recovered.store.close()
 
 
 def test_offsets_of_other_topics_stay(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from headrace.kafka.groups.consumer.state import ConsumerGroup, ConsumerMember
-from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, GroupGone
+from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator
 from headrace.kafka.groups.expiry import abandoned_groups, expired_offsets
 from headrace.kafka.groups.offsets import OffsetCommitted, OffsetForgotten, OffsetPending
 from headrace.kafka.groups.state import Group, GroupState, Member, Protocol
@@ -151,22 +151,19 @@ def test_a_group_with_members_is_not_deleted(group: Group | ConsumerGroup) -> No
 
 
 @pytest.mark.parametrize("group", [Group(group_id="g"), ConsumerGroup(group_id="g")])
-def test_a_group_is_gone_once_its_offsets_are(group: Group | ConsumerGroup) -> None:
+def test_a_group_ends_when_it_and_its_offsets_are_deleted(group: Group | ConsumerGroup) -> None:
     coordinator = coordinator_with(offset(), group=group)
     records, error_code = coordinator.handle_delete("g")
     assert error_code is ErrorCode.none
-    assert coordinator.handle_forgotten("g").records == ()
-    for record in records:
+    for record in (*coordinator.handle_end("g").records, *records):
         coordinator.apply(record)
-    (gone,) = coordinator.handle_forgotten("g").records
-    assert gone == GroupGone("g")
-    coordinator.apply(gone)
     assert "g" not in coordinator
+    assert coordinator.handle_end("g").records == ()
 
 
-def test_a_group_that_got_members_while_it_was_deleted_stays() -> None:
+def test_a_group_with_members_does_not_end() -> None:
     coordinator = coordinator_with(group=consumer_group("t"))
-    assert coordinator.handle_forgotten("g").records == ()
+    assert coordinator.handle_end("g").records == ()
 
 
 # What members of classic groups say

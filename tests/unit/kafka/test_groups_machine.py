@@ -12,8 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kio.schema.errors import ErrorCode
 
 from headrace.kafka.groups.committing import Committer
-from headrace.kafka.groups.coordinator import GroupCoordinator, GroupLimits
+from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, GroupLimits
+from headrace.kafka.groups.loading import GroupLoader, Resumption
 from headrace.kafka.groups.membership import Joiner
+from headrace.kafka.groups.persistence import records_of_change
 from headrace.kafka.groups.state import GroupState
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -66,6 +68,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.now_ms = 0
         self.ids = 0
         self.tokens: list[Token] = []
+        self.log: list[tuple[bytes, bytes | None]] = []
         self.clients = [
             Client(name=f"c{number}", instance_id="static" if number == 0 else None)
             for number in range(CLIENT_COUNT)
@@ -181,6 +184,33 @@ class GroupMachine(RuleBasedStateMachine):
             self._expire_at(deadline_ms)
         self.now_ms = end_ms
 
+    @rule()
+    def the_broker_restarts(self) -> None:
+        for client in self.clients:
+            self._give_up(client)
+        self.tokens.clear()
+        before = self.group
+        self.coordinator = GroupCoordinator(GroupLimits(initial_rebalance_delay_ms=0))
+        loader = GroupLoader()
+        for key, value in self.log:
+            loader.take(key, value)
+        for group in loader.groups(Resumption(now_ms=self.now_ms, session_timeout_ms=1, topics={})):
+            self.coordinator.apply(GroupChanged(group))
+        if (
+            before is not None
+            and before.generation_id
+            and before.state in {GroupState.STABLE, GroupState.EMPTY}
+        ):
+            assert self.group is not None
+            assert self.group.state is before.state
+            assert self.group.generation_id == before.generation_id
+            assert self.group.leader_id == before.leader_id
+            assert [(key, each.assignment) for key, each in self.group.members.items()] == [
+                (key, each.assignment) for key, each in before.members.items()
+            ]
+        # A generation that nobody was given an assignment of begins once more.
+        self.generation_seen = 0 if self.group is None else self.group.generation_id
+
     @precondition(lambda self: self.group is not None)
     @rule()
     def everybody_falls_silent(self) -> None:
@@ -256,6 +286,8 @@ class GroupMachine(RuleBasedStateMachine):
 
     def _carry_out(self, outcome: Outcome) -> None:
         for record in outcome.records:
+            assert isinstance(record, GroupChanged)
+            self.log += records_of_change(self.group, record.group, self.now_ms)
             self.coordinator.apply(record)
         for reply in outcome.replies:
             assert isinstance(reply.token, Token)

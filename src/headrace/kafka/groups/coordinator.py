@@ -191,10 +191,10 @@ class GroupCoordinator:
         keys = {**self.offsets_of(group_id), **dict.fromkeys(self.pending.partitions_of(group_id))}
         return self._forget(group_id, keys), ErrorCode.none
 
-    def handle_forgotten(self, group_id: str) -> Outcome:
-        """The offsets of a group are gone, and with them the group, unless it has got members meanwhile."""
-        is_needed = group_id in self.offsets or not self.is_empty(group_id)
-        return Outcome(() if is_needed else (GroupGone(group_id),))
+    def handle_end(self, group_id: str) -> Outcome:
+        """End a group that has no members. Offsets that it has committed are forgotten by themselves."""
+        is_there = self.group(group_id) is not None and self.is_empty(group_id)
+        return Outcome((GroupGone(group_id),) if is_there else ())
 
     def handle_delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]

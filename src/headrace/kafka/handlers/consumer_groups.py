@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
+from headrace.errors import HeadraceError
 from headrace.kafka.groups.consumer.heartbeat import Occasion
 from headrace.kafka.messages.consumer_group_describe import (
     Assignment,
@@ -16,17 +17,16 @@ from headrace.kafka.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
+    from headrace.kafka.answer import Pending
     from headrace.kafka.groups.consumer.state import ConsumerGroup, ConsumerMember, Partition
     from headrace.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-    from headrace.kafka.messages.consumer_group_heartbeat import (
-        ConsumerGroupHeartbeatRequest,
-        ConsumerGroupHeartbeatResponse,
-    )
+    from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from headrace.kafka.services import Call, Services
 
 FIRST_VERSION_WITH_OWN_IDS: Final = 1
@@ -36,7 +36,7 @@ CONSUMER_MEMBER: Final = 1
 
 def handle_consumer_group_heartbeat(
     call: Call, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
+) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
     """Let a member join, stay or leave, and tell it what is new."""
     groups = call.services.groups
     occasion = Occasion(
@@ -49,8 +49,13 @@ def handle_consumer_group_heartbeat(
         limits=groups.consumer_limits,
     )
     outcome, response = groups.coordinator.handle_consumer_heartbeat(request, occasion)
-    groups.carry_out(outcome)
-    return response
+    try:
+        groups.carry_out(outcome)
+    except HeadraceError as error:
+        return ConsumerGroupHeartbeatResponse(
+            error_code=ErrorCode.coordinator_not_available, error_message=str(error)
+        )
+    return groups.answer(request.group_id, response)
 
 
 def handle_consumer_group_describe(

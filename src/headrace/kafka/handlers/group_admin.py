@@ -83,11 +83,13 @@ def handle_delete_groups(
             return
         for result in results:
             if result.error_code is ErrorCode.none:
-                groups.carry_out(groups.coordinator.handle_forgotten(result.group_id))
                 audit(call, "group.delete", group=result.group_id)
         pending.resolve(DeleteGroupsResponse(results=tuple(results)))
 
     try:
+        for result in results:
+            if result.error_code is ErrorCode.none:
+                groups.carry_out(groups.coordinator.handle_end(result.group_id))
         groups.write(records, on_durable)
     except HeadraceError as error:
         return _none_deleted(request, error_code_of(error))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
+from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
 from headrace.kafka.groups.membership import Joiner
+from headrace.kafka.groups.rebalance import join_refused, sync_refused
 from headrace.kafka.messages.heartbeat import HeartbeatResponse
 from headrace.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
 
@@ -42,8 +44,11 @@ def handle_join_group(
     )
     groups = services.groups
     outcome, response = groups.coordinator.handle_join(request, joiner, groups.now_ms())
-    groups.carry_out(outcome)
-    return pending if response is None else response
+    try:
+        groups.carry_out(outcome)
+    except HeadraceError:
+        return join_refused(ErrorCode.coordinator_not_available, request.member_id)
+    return pending if response is None else groups.answer(request.group_id, response)
 
 
 def handle_sync_group(
@@ -54,26 +59,34 @@ def handle_sync_group(
     pending: Pending[SyncGroupResponse] = Pending()
     groups = services.groups
     outcome, response = groups.coordinator.handle_sync(request, pending, groups.now_ms())
-    groups.carry_out(outcome)
-    return pending if response is None else response
+    try:
+        groups.carry_out(outcome)
+    except HeadraceError:
+        return sync_refused(ErrorCode.coordinator_not_available)
+    return pending if response is None else groups.answer(request.group_id, response)
 
 
-def handle_heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse:
+def handle_heartbeat(call: Call, request: HeartbeatRequest) -> HeartbeatResponse | Pending[HeartbeatResponse]:
     """Note that a member is alive."""
     services = call.services
     groups = services.groups
     outcome, error_code = groups.coordinator.handle_heartbeat(request, groups.now_ms())
     groups.carry_out(outcome)
-    return HeartbeatResponse(error_code=error_code)
+    return groups.answer(request.group_id, HeartbeatResponse(error_code=error_code))
 
 
-def handle_leave_group(call: Call, request: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle_leave_group(
+    call: Call, request: LeaveGroupRequest
+) -> LeaveGroupResponse | Pending[LeaveGroupResponse]:
     """Let members go."""
     services = call.services
     is_alone = call.api_version < FIRST_VERSION_THAT_LEAVES_TOGETHER
     members = (MemberIdentity(member_id=request.member_id),) if is_alone else request.members
     groups = services.groups
     outcome, responses = groups.coordinator.handle_leave(request.group_id, members, groups.now_ms())
-    groups.carry_out(outcome)
+    try:
+        groups.carry_out(outcome)
+    except HeadraceError:
+        return LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available, members=())
     error_code = responses[0].error_code if is_alone else ErrorCode.none
-    return LeaveGroupResponse(error_code=error_code, members=responses)
+    return groups.answer(request.group_id, LeaveGroupResponse(error_code=error_code, members=responses))
