@@ -139,8 +139,8 @@ class ConsumerGroups:
             self._note_emptiness(_group_id(record))
         for reply in outcome.replies:
             pending: Pending[Any] = reply.token  # type: ignore[assignment]  # our tokens are the pending answers
-            # A request and its replies are about one group.
-            self._when_settled(_group_id(changes[-1]), reply.response, pending.resolve)
+            # A request and its replies are about one group, and nobody is replied to unless it has changed.
+            self._when_settled(_group_id(changes[0]), reply.response, pending.resolve)
 
     def answer(self, group_id: str, response: Response) -> Response | Pending[Response]:
         """The response, once everything that it may rest on is durable."""
