@@ -91,6 +91,7 @@ def test_a_group_resumes_at_its_commit_after_a_kill(
     consumer.commit(offsets=[TopicPartition("orders", 0, 40)], asynchronous=False)
     broker_process.kill(signal.SIGKILL)
     broker_process.start()
+    consumer.close()
     successor = kafka.consumer(session_timeout_ms=6_000)
     successor.subscribe(["orders"])
     assert [message.offset() for message in kafka.read(successor, 60)] == list(range(40, 100))

@@ -320,6 +320,7 @@ class Member(Reader):
             ErrorCode.unknown_member_id,
             ErrorCode.illegal_generation,
             ErrorCode.rebalance_in_progress,
+            ErrorCode.coordinator_not_available,
         )
         assert error_code in expected, error_code
         raise MustRejoin
