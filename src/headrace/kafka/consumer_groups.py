@@ -1,8 +1,12 @@
-"""Consumer groups at work: the coordinator's logic, its timers, and the topic that keeps its offsets.
+"""Consumer groups at work: the coordinator's logic, its timers, and the topic that keeps what it knows.
 
 An offset counts as committed once its record is durable, in the order of the log: first append, then wait,
 then apply, then answer. The check that the committer is a living member of the present generation and the
 append happen in one step, so nothing ever goes to disk for a generation that has ended.
+
+What a group has become holds at once for all that it is asked next, so that two members are never told of the
+same partition. But nobody is answered before all that the answer may rest on is durable: a crash takes back
+nothing that a member has heard of.
 
 Offsets end with their topic, or a new topic of the same name would start at them. The records that forget
 them cover commits that are still on their way to the disk, and whatever a crash has left of a topic that is
@@ -13,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,8 +25,8 @@ from kio.schema.errors import ErrorCode
 from headrace.errors import HeadraceError, StorageError
 from headrace.failpoints import hit
 from headrace.kafka.answer import Pending
+from headrace.kafka.group_timers import GroupTimers
 from headrace.kafka.groups.consumer.heartbeat import ConsumerGroupLimits
-from headrace.kafka.groups.consumer.state import TopicInfo
 from headrace.kafka.groups.coordinator import (
     GroupChanged,
     GroupCoordinator,
@@ -38,35 +41,29 @@ from headrace.kafka.groups.offsets import (
     OffsetForgotten,
     OffsetPending,
     OffsetsSettled,
-    decode_offset_record,
     encode_offset_record,
 )
 from headrace.kafka.groups.persistence import records_of_change
-from headrace.kafka.services import OFFSETS_TOPIC
-from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch, read_header
-from headrace.log.marker import decode_marker
-from headrace.log.record import Record
+from headrace.kafka.offsets_log import OffsetsLog
+from headrace.kafka.subscribable_topics import SubscribableTopics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
     from headrace.kafka.commit import GroupCommit
     from headrace.kafka.groups.offsets import OffsetRecord
-    from headrace.kafka.groups.record_codec import Encoded
     from headrace.kafka.services import Scheduler, Timer
-    from headrace.log.batch import BatchHeader
-    from headrace.log.partition import Appended, PartitionLog
     from headrace.log.store import LogStore
 
+    OnDurable = Callable[[HeadraceError | None], None]
     WrittenRecord = OffsetCommitted | OffsetForgotten | OffsetPending | OffsetsSettled
 
 logger: Final = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
-
-RECOVERY_READ_BYTES: Final = 1024 * 1024
+MINUTE_MS: Final = 60_000
 
 
 class ConsumerGroups:
@@ -97,20 +94,20 @@ class ConsumerGroups:
         self._config = config
         self._store = store
         self._clock = clock
+        self._started_at = (clock.now_ms(), clock.monotonic_s())
         self._scheduler = scheduler
-        self._commit = commit
-        self._timers: dict[str, tuple[int, Timer]] = {}
+        self._sweeper: Timer | None = None
+        self._timers = GroupTimers(scheduler, self.now_ms, self._ring)
+        self._log = OffsetsLog(store, commit, size_bytes_max=config.frame_bytes_max)
         self._unapplied: deque[Sequence[WrittenRecord]] = deque()
         self._pending_on_their_way: Counter[tuple[str, str, int]] = Counter()
         """By group, topic and partition, the offsets of transactions that are not durable yet."""
-        self._emptied_at_ms: dict[str, int] = {}
         self._unsettled: dict[str, int] = {}
         """Groups of which something was written that is not durable yet, and the offset after it."""
         self._has_failed = False
-        self._started_at = (clock.now_ms(), clock.monotonic_s())
+        self._emptied_at_ms: dict[str, int] = {}
         self._recover()
         self._forget_lost_topics()
-        self._sweeper: Timer | None = None
 
     def now_ms(self) -> int:
         """The time by which groups live. It never jumps."""
@@ -125,10 +122,17 @@ class ConsumerGroups:
         delay_s = self._config.offsets_check_interval_ms / 1000
         self._sweeper = self._scheduler.call_later(delay_s, self._sweep)
 
+    def close(self) -> None:
+        """Stop all timers."""
+        self._timers.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    # Membership
+
     def carry_out(self, outcome: Outcome) -> None:
         """Write down and apply changes of membership, set the timers, and answer whoever waited for them.
 
-        What a group has become holds at once for all that it is asked next; answers wait until it is durable.
         Raises what the log raises when it can't append; then nothing has changed.
         """
         changes = [record for record in outcome.records if isinstance(record, GroupChanged | GroupGone)]
@@ -150,28 +154,26 @@ class ConsumerGroups:
         self._when_settled(group_id, response, pending.resolve)
         return pending
 
-    def write(
-        self, records: Sequence[OffsetRecord], on_durable: Callable[[HeadraceError | None], None]
-    ) -> None:
+    # Offsets
+
+    def write(self, records: Sequence[OffsetRecord], on_durable: OnDurable) -> None:
         """Keep records of offsets, apply them once they are durable, then call back.
 
         What has been written of any group before is durable by then, too. Raises what the log raises when it
         can't append.
         """
         if not records:
-            self._when_all_durable(on_durable)
+            self._when_all_settled(on_durable)
             return
-        batch = _encode(records, self.wall_ms())
-        self._keep(
-            lambda log: log.append(batch, size_bytes_max=self._config.frame_bytes_max), records, on_durable
-        )
+        encoded = [encode_offset_record(record) for record in records]
+        self._apply_when_durable(self._log.append(encoded, self.wall_ms()), records, on_durable)
 
     def write_pending(
         self,
         producer_id: int,
         producer_epoch: int,
         offsets: Sequence[OffsetCommitted],
-        on_durable: Callable[[HeadraceError | None], None],
+        on_durable: OnDurable,
     ) -> None:
         """Keep offsets that count once the producer's transaction does, then call back.
 
@@ -181,36 +183,21 @@ class ConsumerGroups:
         if not offsets:
             on_durable(None)
             return
-        batch = _encode(
-            offsets,
-            self.wall_ms(),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            attributes=TRANSACTIONAL,
-        )
-        self._keep(
-            lambda log: log.append(batch, size_bytes_max=self._config.frame_bytes_max, is_sequenced=False),
-            [OffsetPending(producer_id=producer_id, committed=offset) for offset in offsets],
-            on_durable,
-        )
+        encoded = [encode_offset_record(offset) for offset in offsets]
+        end_offset = self._log.append_pending(producer_id, producer_epoch, encoded, self.wall_ms())
+        pending = [OffsetPending(producer_id=producer_id, committed=offset) for offset in offsets]
+        self._apply_when_durable(end_offset, pending, on_durable)
 
     def end_transaction(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        commits: bool,
-        on_durable: Callable[[HeadraceError | None], None],
+        self, producer_id: int, producer_epoch: int, *, commits: bool, on_durable: OnDurable
     ) -> None:
         """Write the marker that ends a producer's transaction, let its offsets count or not, then call back.
 
         Raises what the log raises when it can't append.
         """
-        self._keep(
-            lambda log: log.append_marker(producer_id, producer_epoch, commits=commits),
-            [OffsetsSettled(producer_id=producer_id, commits=commits)],
-            on_durable,
-        )
+        end_offset = self._log.append_marker(producer_id, producer_epoch, commits=commits)
+        settled = OffsetsSettled(producer_id=producer_id, commits=commits)
+        self._apply_when_durable(end_offset, [settled], on_durable)
 
     def is_stable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether no transaction that has not ended yet may change the offset of a partition.
@@ -228,9 +215,7 @@ class ConsumerGroups:
         )
         return {*self.coordinator.pending.partitions_of(group_id), *on_their_way}
 
-    def topics_deleted(
-        self, topics: Collection[str], on_durable: Callable[[HeadraceError | None], None]
-    ) -> None:
+    def topics_deleted(self, topics: Collection[str], on_durable: OnDurable) -> None:
         """Forget the offsets of deleted topics, those that are not durable yet included, then call back.
 
         Raises what the log raises when it can't append.
@@ -244,13 +229,7 @@ class ConsumerGroups:
         )
         self.write(tuple(dict.fromkeys((*applied, *on_their_way))), on_durable)
 
-    def close(self) -> None:
-        """Stop all timers."""
-        for _, timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+    # What is durable
 
     def _write_changes(self, changes: Sequence[GroupChanged | GroupGone]) -> None:
         """Append what is to be kept of the changes."""
@@ -266,19 +245,10 @@ class ConsumerGroups:
         records = [record for each in records_by_group.values() for record in each]
         if not records:
             return
-        log = self._log()
-        batch = _encode_batch(records, now_ms)
-        end_offset = log.append(batch, size_bytes_max=self._config.frame_bytes_max).last_offset + 1
-        self._commit.appended(log)
+        end_offset = self._log.append(records, now_ms)
         changed = [group_id for group_id, each in records_by_group.items() if each]
         self._unsettled.update(dict.fromkeys(changed, end_offset))
-        self._commit.when_durable(log, end_offset, lambda error: self._settled(changed, end_offset, error))
-
-    def _when_all_durable(self, on_durable: Callable[[HeadraceError | None], None]) -> None:
-        if self._unsettled:
-            self._commit.when_durable(self._log(), max(self._unsettled.values()), on_durable)
-        else:
-            on_durable(None)
+        self._log.when_durable(end_offset, lambda error: self._settled(changed, end_offset, error))
 
     def _settled(self, group_ids: Iterable[str], end_offset: int, error: HeadraceError | None) -> None:
         self._has_failed = self._has_failed or error is not None
@@ -299,47 +269,18 @@ class ConsumerGroups:
         elif end_offset is None:
             answer_after(None)
         else:
-            self._commit.when_durable(self._log(), end_offset, answer_after)
+            self._log.when_durable(end_offset, answer_after)
 
-    def _note_emptiness(self, group_id: str) -> None:
-        if self.coordinator.group(group_id) is not None and self.coordinator.is_empty(group_id):
-            self._emptied_at_ms.setdefault(group_id, self._steady_wall_ms())
+    def _when_all_settled(self, on_durable: OnDurable) -> None:
+        if self._unsettled:
+            self._log.when_durable(max(self._unsettled.values()), on_durable)
         else:
-            self._emptied_at_ms.pop(group_id, None)
+            on_durable(None)
 
-    def _steady_wall_ms(self) -> int:
-        """The time on the wall by a clock that does not jump: nobody loses offsets when it is set wrong."""
-        wall_ms, monotonic_s = self._started_at
-        return wall_ms + int((self._clock.monotonic_s() - monotonic_s) * 1000)
-
-    def _sweep(self) -> None:
-        """Forget offsets and groups that have outlived their use."""
-        on_their_way = (record for records in self._unapplied for record in map(_committed, records))
-        busy = {record.group_id for record in on_their_way if record is not None}
-        before_ms = self._steady_wall_ms() - self._config.offsets_retention_minutes * 60_000
-        expired = expired_offsets(self.coordinator, self._emptied_at_ms, before_ms)
-        forgotten = [record for record in expired if record.group_id not in busy]
-
-        def on_durable(error: HeadraceError | None) -> None:
-            if error is None:
-                gone = (GroupGone(group_id) for group_id in abandoned_groups(self.coordinator, busy))
-                self.carry_out(Outcome(tuple(gone)))
-
-        try:
-            self.write(forgotten, on_durable)
-        except HeadraceError as error:
-            if self._store.failed is not None:
-                return  # The broker takes no more writes, and has said so: there is nothing to sweep.
-            logger.warning("offsets that nobody needs any more could not be forgotten: %s", error)
-        self.start_sweeping()
-
-    def _keep(
-        self,
-        append: Callable[[PartitionLog], Appended],
-        records: Sequence[WrittenRecord],
-        on_durable: Callable[[HeadraceError | None], None],
+    def _apply_when_durable(
+        self, end_offset: int, records: Sequence[WrittenRecord], on_durable: OnDurable
     ) -> None:
-        """Append to the log, apply the records once they are durable, then call back."""
+        """Apply records that have been appended once they are durable, then call back."""
 
         def apply_then_call(error: HeadraceError | None) -> None:
             # Callers are called in the order in which they wrote.
@@ -351,13 +292,9 @@ class ConsumerGroups:
             hit("kafka.offsets.durable")
             on_durable(error)
 
-        log = self._log()
-        hit("kafka.offsets.append")
-        appended = append(log)
         self._unapplied.append(records)
         self._note_pending(records, 1)
-        self._commit.appended(log)
-        self._commit.when_durable(log, appended.last_offset + 1, apply_then_call)
+        self._log.when_durable(end_offset, apply_then_call)
 
     def _note_pending(self, records: Sequence[WrittenRecord], change: int) -> None:
         on_their_way = self._pending_on_their_way
@@ -369,31 +306,12 @@ class ConsumerGroups:
                 if not on_their_way[key]:
                     del on_their_way[key]
 
-    def _log(self) -> PartitionLog:
-        topic = self._store.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            # Handlers that write are called after it has been created (see handlers/internal_topic.py).
-            raise StorageError(f"topic {OFFSETS_TOPIC} could not be created; see the broker's log")
-        return topic.partitions[0]
+    # Start
 
     def _recover(self) -> None:
-        topic = self._store.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return
-        loader = GroupLoader()
-        log = topic.partitions[0]
-        offset = log.start_offset
-        while data := log.read(offset, size_bytes_max=RECOVERY_READ_BYTES):
-            view = memoryview(data)
-            while view:
-                header = read_header(view)
-                self._apply_batch(header, bytes(view[: header.size_bytes]), loader)
-                offset = header.last_offset + 1
-                view = view[header.size_bytes :]
-        self._resume(loader)
-
-    def _resume(self, loader: GroupLoader) -> None:
         """Let groups go on where they were: their members have a full session to say that they are there."""
+        loader = GroupLoader()
+        self._log.replay(self.coordinator, loader)
         resumption = Resumption(
             now_ms=self.now_ms(),
             session_timeout_ms=self.consumer_limits.session_timeout_ms,
@@ -417,63 +335,45 @@ class ConsumerGroups:
         for record in forgotten:
             self.coordinator.apply(record)
 
-    def _apply_batch(self, header: BatchHeader, batch: bytes, loader: GroupLoader) -> None:
-        if header.is_control:
-            marker = decode_marker(header, batch)
-            if marker is not None:
-                self.coordinator.apply(OffsetsSettled(producer_id=header.producer_id, commits=marker.commits))
-            return
-        for record in decode_records(batch):
-            decoded = decode_offset_record(record.key or b"", record.value)
-            if decoded is None:
-                loader.take(record.key or b"", record.value)
-            if isinstance(decoded, OffsetCommitted) and header.is_transactional:
-                self.coordinator.apply(OffsetPending(producer_id=header.producer_id, committed=decoded))
-            elif decoded is not None:
-                self.coordinator.apply(decoded)
+    # Time
 
     def _set_timer(self, group_id: str) -> None:
         group = self.coordinator.group(group_id)
-        deadline_ms = None if group is None else group.next_deadline_ms()
-        running = self._timers.get(group_id)
-        # A timer that rings too early does no harm, and heartbeats move the deadline all the time.
-        if running is not None and deadline_ms is not None and running[0] <= deadline_ms:
-            return
-        if running is not None:
-            running[1].cancel()
-            del self._timers[group_id]
-        if deadline_ms is not None:
-            delay_s = max(0, deadline_ms - self.now_ms() + 1) / 1000
-            timer = self._scheduler.call_later(delay_s, lambda: self._ring(group_id))
-            self._timers[group_id] = (deadline_ms, timer)
+        self._timers.set(group_id, None if group is None else group.next_deadline_ms())
 
     def _ring(self, group_id: str) -> None:
-        self._timers.pop(group_id, None)
         try:
             self.carry_out(self.coordinator.handle_time(group_id, self.now_ms()))
         except StorageError:
             return  # The broker takes no more writes, and has said so; its groups stay as they are.
         self._set_timer(group_id)
 
+    def _note_emptiness(self, group_id: str) -> None:
+        if self.coordinator.group(group_id) is not None and self.coordinator.is_empty(group_id):
+            self._emptied_at_ms.setdefault(group_id, self._steady_wall_ms())
+        else:
+            self._emptied_at_ms.pop(group_id, None)
 
-class SubscribableTopics(Mapping[str, TopicInfo]):
-    """The topics that there are, as consumer groups see them."""
+    def _steady_wall_ms(self) -> int:
+        """The time on the wall by a clock that does not jump: nobody loses offsets when it is set wrong."""
+        wall_ms, monotonic_s = self._started_at
+        return wall_ms + int((self._clock.monotonic_s() - monotonic_s) * 1000)
 
-    def __init__(self, store: LogStore) -> None:
-        self._store = store
-
-    def __getitem__(self, name: str) -> TopicInfo:
-        topic = self._store.topics[name]
-        return TopicInfo(topic.topic_id, len(topic.partitions))
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._store.topics
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._store.topics)
-
-    def __len__(self) -> int:
-        return len(self._store.topics)
+    def _sweep(self) -> None:
+        """Forget offsets and groups that have outlived their use."""
+        on_their_way = (record for records in self._unapplied for record in map(_committed, records))
+        busy = {record.group_id for record in on_their_way if record is not None}
+        before_ms = self._steady_wall_ms() - self._config.offsets_retention_minutes * MINUTE_MS
+        expired = expired_offsets(self.coordinator, self._emptied_at_ms, before_ms)
+        gone = [GroupGone(group_id) for group_id in abandoned_groups(self.coordinator, busy)]
+        try:
+            self.write([record for record in expired if record.group_id not in busy], lambda _error: None)
+            self.carry_out(Outcome(tuple(gone)))
+        except HeadraceError as error:
+            if self._store.failed is not None:
+                return  # The broker takes no more writes, and has said so: there is nothing to sweep.
+            logger.warning("offsets that nobody needs any more could not be forgotten: %s", error)
+        self.start_sweeping()
 
 
 def _committed(record: WrittenRecord) -> OffsetCommitted | None:
@@ -485,13 +385,3 @@ def _committed(record: WrittenRecord) -> OffsetCommitted | None:
 
 def _group_id(change: GroupChanged | GroupGone) -> str:
     return change.group.group_id if isinstance(change, GroupChanged) else change.group_id
-
-
-def _encode(records: Sequence[OffsetRecord], now_ms: int, **batch: int) -> bytes:
-    return _encode_batch([encode_offset_record(record) for record in records], now_ms, **batch)
-
-
-def _encode_batch(records: Sequence[Encoded], now_ms: int, **batch: int) -> bytes:
-    return encode_batch(
-        [Record(timestamp_ms=now_ms, key=key, value=value) for key, value in records], **batch
-    )

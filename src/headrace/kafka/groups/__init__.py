@@ -15,6 +15,7 @@ Rules
 4. A member with an instance id (static) keeps its place when it comes back with a new member id.
 
 `GroupCoordinator.handle_*` change nothing and return records, replies and a response; `apply` is the only
-mutation. Membership lives in memory: after a restart members join again. Committed offsets are records of
-the topic `__consumer_offsets`, in Kafka's own format, and are recovered by applying them.
+mutation. Groups and committed offsets are kept as records of the topic `__consumer_offsets`, in Kafka's own
+formats, and are recovered by applying them. Groups whose partitions the broker shares out (KIP-848) are in
+`consumer/`.
 """

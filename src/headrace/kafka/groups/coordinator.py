@@ -44,14 +44,14 @@ AnyGroup = Group | ConsumerGroup
 
 @dataclass(frozen=True, slots=True)
 class GroupChanged:
-    """A group has become another. Kept in memory only."""
+    """A group has become another, or has begun."""
 
     group: AnyGroup
 
 
 @dataclass(frozen=True, slots=True)
 class GroupGone:
-    """A group is no more. Kept in memory only."""
+    """A group is no more."""
 
     group_id: str
 

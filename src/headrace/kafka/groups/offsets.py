@@ -4,7 +4,7 @@
     value  version i16 = 3, offset i64, leader epoch i32, metadata string, commit timestamp i64
 
 A string is its length as i16 and its bytes. A record without a value forgets the offset. Keys of other
-versions hold group metadata, which Headrace keeps in memory; they are skipped.
+versions are about groups: see record_schemas.py.
 
 Offsets that a transaction commits lie in a batch that is marked as transactional and carries the producer's
 id. They count once the producer's marker says so, which is a control batch in the same partition.
