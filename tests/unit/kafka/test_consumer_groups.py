@@ -290,6 +290,8 @@ def test_offsets_and_groups_that_nobody_needs_any_more_are_forgotten_in_the_end(
     bench.scheduler.advance(CHECK_MS)
     bench.finish_all_syncs()
     assert bench.offsets() == {}
+    bench.scheduler.advance(CHECK_MS)
+    bench.finish_all_syncs()
     assert "g" not in bench.groups.coordinator
     bench.store.close()
     recovered = Bench(tmp_path / "data")
