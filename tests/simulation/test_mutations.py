@@ -159,37 +159,37 @@ def let_a_fetch_session_forget_where_its_consumer_is(patch: pytest.MonkeyPatch) 
     patch.setattr(CachedPartition, "want", lambda *_: None)
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        acknowledge_before_the_sync,
-        show_what_is_not_durable,
-        take_duplicates,
-        go_on_after_a_failed_sync,
-        sync_the_active_segment_alone,
-        sync_no_directories,
-        cut_no_torn_end,
-        trust_pages_after_a_failed_sync,
-        forget_which_producer_ids_are_taken,
-        let_zombies_commit,
-        answer_a_commit_before_it_is_durable,
-        let_uncommitted_records_be_read,
-        forget_which_transactions_were_aborted,
-        leave_one_partition_without_a_marker,
-        keep_the_epoch_at_the_end_of_a_transaction,
-        answer_before_a_transaction_is_durable,
-        forget_transactions_at_a_restart,
-        commit_the_offsets_of_aborted_transactions,
-        take_offsets_of_zombies_into_transactions,
-        keep_a_keys_older_records_instead_of_its_last,
-        forget_which_records_were_deleted,
-        believe_a_clock_that_jumps,
-        give_a_partition_to_two_members,
-        let_a_fetch_session_forget_where_its_consumer_is,
-    ],
-    ids=lambda plant: plant.__name__.replace("_", " "),
-)
+PLANTS: dict[Plant, int] = {
+    acknowledge_before_the_sync: 1,
+    show_what_is_not_durable: 170,
+    take_duplicates: 1,
+    go_on_after_a_failed_sync: 11,
+    sync_the_active_segment_alone: 1,
+    sync_no_directories: 1,
+    cut_no_torn_end: 5,
+    trust_pages_after_a_failed_sync: 29,
+    forget_which_producer_ids_are_taken: 53,
+    let_zombies_commit: 46,
+    answer_a_commit_before_it_is_durable: 70,
+    let_uncommitted_records_be_read: 1,
+    forget_which_transactions_were_aborted: 1,
+    leave_one_partition_without_a_marker: 4,
+    keep_the_epoch_at_the_end_of_a_transaction: 1,
+    answer_before_a_transaction_is_durable: 88,
+    forget_transactions_at_a_restart: 4,
+    commit_the_offsets_of_aborted_transactions: 46,
+    take_offsets_of_zombies_into_transactions: 51,
+    keep_a_keys_older_records_instead_of_its_last: 35,
+    forget_which_records_were_deleted: 4,
+    believe_a_clock_that_jumps: 393,
+    give_a_partition_to_two_members: 13,
+    let_a_fetch_session_forget_where_its_consumer_is: 0,
+}
+"""Each with a seed that found it when this was written: looking there first saves time."""
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__.replace("_", " "))
 def test_a_planted_mistake_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(story, "STORY_S_MAX", WAIT_S)
     plant(monkeypatch)
-    assert any(tell(seed).problems for seed in range(STORY_COUNT))
+    assert any(tell(seed).problems for seed in (PLANTS[plant], *range(STORY_COUNT)))

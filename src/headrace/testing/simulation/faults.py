@@ -31,6 +31,7 @@ DISK_FAULTS: Final = (
     ("open", errno.EMFILE),
 )
 STEPS_MAX: Final = 30
+NEXT_DEATH_S_MAX: Final = 0.3
 DOWN_S_MAX: Final = 1.0
 STALL_S_MAX: Final = 9.0
 JUMP_S_MAX: Final = 5.0
@@ -109,6 +110,8 @@ class Faults:
             self._broker.start()
             self._note_wrong_clock()
             self._trace("the broker has started")
+            if self._next_deaths and not self.is_over:
+                self._loop.call_later(self._random.uniform(0, NEXT_DEATH_S_MAX), self._end_life)
         except PowerLoss:
             self._broker.die()
         except StorageError as error:

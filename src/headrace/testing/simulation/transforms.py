@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FIRST_OFFSET_FETCH_VERSION_THAT_WAITS: Final = 7
 """Before that, a member is told what was committed last, though a transaction is about to change it."""
 
+ABORT_CHANCE: Final = 0.15
+
 
 class Transformer(Member):
     """A member that makes a record of each that it reads, in one transaction with its offsets."""
@@ -63,14 +65,17 @@ class Transformer(Member):
                 generation=self.generation,
                 member_id=self.member_id,
             )
-            if error_code is ErrorCode.none:
-                await producer.end(commits=True)
-                return
-            await producer.end(commits=False)
-            self.check(error_code)
+            commits = error_code is ErrorCode.none and not self._changes_its_mind()
+            await producer.end(commits=commits)
         except (Fenced, MustAbort):
             self._is_known = False
             raise MustRejoin from None
+        self.check(error_code)
+        if not commits:
+            raise MustRejoin
+
+    def _changes_its_mind(self) -> bool:
+        return not self.is_calm and self.random.random() < ABORT_CHANCE
 
     def _made_of(self, records: list[Polled]) -> list[tuple[Partition, tuple[int, ...]]]:
         """A batch for each partition."""
