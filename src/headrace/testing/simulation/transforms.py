@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from headrace.kafka.messages.offset_fetch import OffsetFetchRequest
 from headrace.testing.history import Poll
-from headrace.testing.simulation.groups import Group, Member, MustRejoin
+from headrace.testing.simulation.groups import FREEZE_S_MAX, Group, Member, MustRejoin
 from headrace.testing.simulation.transactions import Fenced, MustAbort, Transactional
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ FIRST_OFFSET_FETCH_VERSION_THAT_WAITS: Final = 7
 """Before that, a member is told what was committed last, though a transaction is about to change it."""
 
 ABORT_CHANCE: Final = 0.15
+FREEZE_CHANCE: Final = 0.05
 
 
 class Transformer(Member):
@@ -50,8 +51,15 @@ class Transformer(Member):
             return
         records = await self.poll(wait_ms=self.random.choice((0, 100)))
         if records:
+            await self._dawdle()
             await self._transform(records)
         self.note_reached()
+
+    async def _dawdle(self) -> None:
+        """Freeze with records in hand: what is made of them may then be a zombie's work."""
+        if not self.is_calm and self.random.random() < FREEZE_CHANCE:
+            self.trace("will freeze with what it has read")
+            await self.loop.sleep(self.random.uniform(0, FREEZE_S_MAX))
 
     async def _transform(self, records: list[Polled]) -> None:
         producer = self._producer
