@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -49,7 +49,7 @@ class Connector:
     pipeline: str
     topic: str
     """The one that the pipeline writes; its partitions number the ledger's entries."""
-    client_options: Mapping[str, str]
+    client_options: Mapping[str, str] = field(repr=False)
     """With the bootstrap servers among them."""
     transaction_s_max: int
 

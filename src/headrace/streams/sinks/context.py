@@ -44,7 +44,7 @@ class WriteContext:
     """Spark's, which lives as long as the checkpoint; or any other id of one run of batches."""
     bootstrap: str
     guarantee: Guarantee
-    client_options: Mapping[str, str] = field(default_factory=dict)
+    client_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Settings of librdkafka for all clients, such as those for logging in."""
     checkpoint: Path | None = None
     """Where Spark keeps the query's offsets; None where there is no streaming query."""

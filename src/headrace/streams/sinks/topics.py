@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 from headrace.errors import FaultError, PipelineFailed
-from headrace.failpoints import Failpoint, draw, hit
+from headrace.failpoints import Failpoint, arm, draw, hit
 from headrace.streams.failure import headrace_error
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
@@ -99,8 +99,8 @@ class TopicWriter:
                 ShareWriter(self._connector, task, answer_s_max=CLOSE_S_MAX).close()
 
     def _run(self, records: DataFrame, batch: Batch) -> int:
-        with _told():
-            results = self._shares(records, batch).collect()
+        with _failpoints_of_tasks() as failpoints, _told():
+            results = self._shares(records, batch, failpoints).collect()
         tasks = sorted(result["task"] for result in results)
         if tasks != list(range(self._task_count)):
             raise PipelineFailed(
@@ -108,14 +108,14 @@ class TopicWriter:
             )
         return sum(result["row_count"] for result in results)
 
-    def _shares(self, records: DataFrame, batch: Batch) -> DataFrame:
+    def _shares(self, records: DataFrame, batch: Batch, failpoints: tuple[Failpoint, ...] = ()) -> DataFrame:
         """What the tasks answer, one row each. They run when it is asked for."""
         task = TopicTask(
             connector=self._connector,
             batch=batch,
             task_count=self._task_count,
             guarantee=self._guarantee,
-            failpoints=_failpoints_of_tasks(),
+            failpoints=failpoints,
         )
         spread = records.select(*RECORD_COLUMNS).repartition(self._task_count, _share(records))
         return spread.mapInArrow(task.run, RESULT)
@@ -142,13 +142,15 @@ def _share(records: DataFrame) -> Column:
     return F.when(records["key"].isNull(), whole).otherwise(F.xxhash64("key"))
 
 
-def _failpoints_of_tasks() -> tuple[Failpoint, ...]:
-    """What is to happen in the tasks of this batch."""
+@contextmanager
+def _failpoints_of_tasks() -> Iterator[tuple[Failpoint, ...]]:
+    """What is to happen in the tasks of this batch. If no task gets there, it is left to the next batch."""
     drawn = [failpoint for name in TASK_FAILPOINTS if (failpoint := draw(name)) is not None]
     gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to it
     assert gateway is not None, "there is a DataFrame, so there is Java"
     victims = (os.getpid(), gateway.proc.pid)
-    return tuple(replace(failpoint, hits_left=1, victims=victims) for failpoint in drawn)
+    yield tuple(replace(failpoint, hits_left=1, victims=victims) for failpoint in drawn)
+    arm(replace(failpoint, hits_left=1) for failpoint in drawn)
 
 
 @contextmanager

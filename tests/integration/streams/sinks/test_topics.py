@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
+from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
 from headrace.streams.admin import ensure_topics
 from headrace.streams.sinks import WriteContext
@@ -34,11 +35,11 @@ LATE = hr.topic("orders.late", key="customer", partitions=1)
 
 
 @pytest.fixture
-def open_writer(kafka: Any) -> OpenWriter:
+def open_writer(kafka: Any, config: StreamsConfig) -> OpenWriter:
     """A writer to the test's broker, as it is after a start."""
 
     def open_one(topic: Topic = ORDERS, side_outputs: Sequence[Topic] = (), **context: Any) -> TopicWriter:
-        ensure_topics(kafka.bootstrap, {each.name: each.partitions or 1 for each in (topic, *side_outputs)})
+        ensure_topics(config, {each.name: each.partitions or 1 for each in (topic, *side_outputs)})
         settings = {"pipeline": "copies", "query_id": "q", "guarantee": "exactly-once", **context}
         return topic_writer(topic, WriteContext(bootstrap=kafka.bootstrap, **settings), side_outputs)
 
@@ -190,13 +191,13 @@ def test_the_ledger_refuses_a_checkpoint_that_was_put_back_and_a_second_run(
 
 
 def test_keys_keep_their_partition_and_their_order(
-    spark: SparkSession, kafka: Any, open_writer: OpenWriter
+    spark: SparkSession, kafka: Any, config: StreamsConfig, open_writer: OpenWriter
 ) -> None:
     rows = spark.range(3_000, numPartitions=1).select(
         F.concat(F.lit("k"), F.col("id") % 97).alias("id"), F.col("id").alias("number")
     )
     open_writer().write(rows, 0)
-    ensure_topics(kafka.bootstrap, {"by-spark": 4})
+    ensure_topics(config, {"by-spark": 4})
     plain = rows.select(F.col("id").alias("key"), F.lit("").alias("value")).dropDuplicates(["key"])
     plain.write.format("kafka").option("kafka.bootstrap.servers", kafka.bootstrap).option(
         "topic", "by-spark"
