@@ -90,6 +90,10 @@ class InFlightBudget:
         """Whether somebody waits for room."""
         return bool(self._waiting)
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so many bytes can be reserved and given back at once, so that nobody need do either."""
+        return self.used_bytes + size_bytes <= self._shared_bytes_max
+
     def reserve(self, size_bytes: int, when_there_is_room: Callable[[], None], *, ends_frame: bool) -> bool:
         """Reserve bytes; if there is no room, call back once there may be. Who asks twice is called once.
 

@@ -13,7 +13,7 @@ from headrace.config import KIB, Address
 from headrace.errors import ProtocolError
 from headrace.failpoints import hit
 from headrace.kafka.answer import Pending, Silence
-from headrace.kafka.budget import Pace
+from headrace.kafka.budget import SMALL_FRAME_BYTES_MAX, Pace
 from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
 from headrace.kafka.dispatch import Peer, Started, dispatch
 from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.kafka.budget import Budgets
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.open_connections import OpenConnections
+    from headrace.kafka.produce_template import ProduceTemplates
     from headrace.kafka.security.session import SaslSession
     from headrace.kafka.services import Services
 
@@ -35,6 +36,8 @@ logger: Final = logging.getLogger(__name__)
 FRAME_WAIT_S_MAX: Final = 60.0
 """A frame that has begun must be there as a whole within this time."""
 MISTAKE: Final = "a request of %s failed in an unexpected way; closing its connection"
+SIZE_BYTES: Final = 4
+"""What goes before a frame."""
 JOINED_BYTES_MAX: Final = 64 * KIB
 """Answers below this size are sent as one piece."""
 
@@ -72,6 +75,9 @@ class ClientConnection(asyncio.Protocol):
         self._answers = AnswerQueue()
         self._waiting: deque[bytes] = deque()
         self._pending: dict[Slot, Pending[Any]] = {}
+        self._templates: ProduceTemplates | None = None
+        self._at_once_bytes_max = 0
+        """How large a request may be that is served in one go; 0 as long as there are no templates."""
         self._reserved_bytes = dict.fromkeys((budgets.small, budgets.large), 0)
         self._admitted_bytes = 0
         self._is_without_room = False
@@ -129,7 +135,7 @@ class ClientConnection(asyncio.Protocol):
         self._counters.received_bytes += len(data)
         if self._tls is not None:
             data = self._decrypted(self._tls, data)
-        if data:
+        if data and not self._serve_at_once(data):
             self._reader.receive(data)
             self._pump()
 
@@ -163,6 +169,46 @@ class ClientConnection(asyncio.Protocol):
         elif self._is_idle(now_s):
             logger.debug("closing the connection of %s: nothing has happened on it for long", self._peer)
             self.close()
+
+    def _serve_at_once(self, data: bytes) -> bool:
+        """Serve data that is one request like an earlier one, if nothing else is going on; say whether.
+
+        This is what `_pump` does, without all that can't be the case then.
+        """
+        size_bytes = len(data) - SIZE_BYTES
+        if (
+            size_bytes > self._at_once_bytes_max
+            or self._is_busy
+            or int.from_bytes(data[:SIZE_BYTES], "big") != size_bytes
+            or not self._budgets.small.has_room(size_bytes)
+        ):
+            return False
+        assert self._templates is not None
+        try:
+            started = self._templates.start(data[SIZE_BYTES:])
+            if started is None:
+                return False
+            assert started.counters is not None  # Templates count what they start.
+            started.counters.answered(started.outcome, perf_counter_ns() - started.began_ns)
+            self._send(started.encode(started.outcome))
+        except Exception:
+            # A mistake of ours in one request must not end the broker for everybody else.
+            logger.exception(MISTAKE, self._peer, extra=self._log_fields())
+            self.abort()
+        return True
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether there is more to think of than the bytes that have just come."""
+        return bool(
+            self._answers
+            or self._waiting
+            or self._reader.buffered_bytes
+            or self._is_pumping
+            or self._is_ending
+            or not self._is_writable
+            or not self._is_reading
+        )
 
     def _pump(self) -> None:
         """Take frames and start requests, as far as order and limits allow."""
@@ -221,7 +267,11 @@ class ClientConnection(asyncio.Protocol):
     def _start(self, frame: bytes) -> None:
         slot = self._answers.open_slot(is_produce=is_produce(frame))
         size_bytes = len(frame)
-        started = dispatch(self._services, self._peer, frame)
+        started = None if self._templates is None else self._templates.start(frame)
+        if started is None:
+            started = dispatch(self._services, self._peer, frame)
+            if slot.is_produce:
+                self._learn(frame)
         if not isinstance(started.outcome, Pending):
             self._answered(slot, size_bytes, started, started.outcome)
             return
@@ -229,6 +279,19 @@ class ClientConnection(asyncio.Protocol):
         pending.then(lambda response: self._answered(slot, size_bytes, started, response))
         if not pending.is_resolved:
             self._pending[slot] = pending
+
+    def _learn(self, frame: bytes) -> None:
+        """Keep a Produce request to compare others with."""
+        if self._peer.session is not None or self._tls is not None:
+            return
+        if self._templates is None:
+            # What Produce needs is loaded when it is first asked for (see api.py).
+            from headrace.kafka.produce_template import ProduceTemplates  # noqa: PLC0415
+
+            self._templates = ProduceTemplates(self._services)
+            if not self._services.commit.is_synchronous:
+                self._at_once_bytes_max = min(SMALL_FRAME_BYTES_MAX, self._reader.frame_bytes_max)
+        self._templates.learn(frame)
 
     def _answered(self, slot: Slot, size_bytes: int, started: Started, response: Any) -> None:
         if self._lost.done():

@@ -38,7 +38,8 @@ class GroupCommit:
         on_progress: Callable[[PartitionLog], None],
         on_failure: Callable[[StorageError], None],
     ) -> None:
-        self._is_synchronous = durability == "sync"
+        self.is_synchronous = durability == "sync"
+        """Whether an append counts as durable only once it has been synced."""
         self._start_sync = start_sync
         self._on_progress = on_progress
         self._on_failure = on_failure
@@ -49,15 +50,15 @@ class GroupCommit:
 
     def high_watermark(self, log: PartitionLog) -> int:
         """The offset below which consumers may read."""
-        return log.durable_offset if self._is_synchronous else log.end_offset
+        return log.durable_offset if self.is_synchronous else log.end_offset
 
     def is_durable(self, log: PartitionLog, end_offset: int) -> bool:
         """Whether nobody has to wait for what lies below the offset."""
-        return not self._is_synchronous or log.durable_offset >= end_offset
+        return not self.is_synchronous or log.durable_offset >= end_offset
 
     def appended(self, log: PartitionLog) -> None:
         """Note that the log has grown."""
-        if not self._is_synchronous:
+        if not self.is_synchronous:
             self._on_progress(log)
             return
         self._dirty[log] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.errors import ProtocolError
 from headrace.kafka.answer import Pending, Silence
@@ -21,7 +21,7 @@ from headrace.kafka.services import ANONYMOUS, Call, Services
 
 if TYPE_CHECKING:
     from headrace.config import Address
-    from headrace.kafka.codec.frame import BareTokenWriter, RequestHeader, ResponseWriter
+    from headrace.kafka.codec.frame import RequestHeader
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.metrics.counters import RequestCounters
     from headrace.kafka.security.session import SaslSession
@@ -49,13 +49,23 @@ class Peer:
         return f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A request that has been started: what its handler returned, and how that is written."""
+class AnswerWriter(Protocol):
+    """Writes responses of one kind."""
+
+    def write(self, correlation_id: int, response: Any, /) -> Parts:
+        """Return the answer's frame."""
+        ...
+
+
+class Started(NamedTuple):
+    """A request that has been started: what its handler returned, and how that is written.
+
+    A tuple, because one is made for every request.
+    """
 
     outcome: Any
     """The response, a Pending that will have it, or Silence."""
-    writer: ResponseWriter | BareTokenWriter
+    writer: AnswerWriter
     correlation_id: int
     counters: RequestCounters | None = None
     began_ns: int = 0

@@ -68,7 +68,11 @@ class Bench:
         self.started: list[tuple[int, Pending[Any]]] = []
         self.budget = Budgets(10_000, frame_bytes_max=6_100)
         self.services: Any = SimpleNamespace(
-            config=BrokerConfig(), store=SimpleNamespace(failed=None), logins=None, counters=Counters()
+            config=BrokerConfig(),
+            store=SimpleNamespace(failed=None),
+            commit=SimpleNamespace(is_synchronous=True),
+            logins=None,
+            counters=Counters(),
         )
         for key in (PRODUCE, METADATA):
             monkeypatch.setitem(APIS, key, APIS[key].handled_by(self._handler(key)))

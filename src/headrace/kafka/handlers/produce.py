@@ -146,10 +146,8 @@ def _append(
     """Append, and tell below which offset all must be durable before this may be acknowledged."""
     try:
         appended = log.append(partition.records or b"", size_bytes_max=log.settings.max_message_bytes)
-    except InvalidRecord as error:
-        return _invalid(partition.index, error), None
     except HeadraceError as error:
-        return _failed(partition.index, error_code_of(error), str(error)), None
+        return refused(partition.index, error), None
     services.commit.appended(log)
     if not appended.duplicate:
         log.traffic.produced_record_count += appended.last_offset - appended.base_offset + 1
@@ -193,6 +191,13 @@ def error_code_of(error: HeadraceError) -> ErrorCode:
     return next(
         (code for cause, code in ERROR_CODES if isinstance(error, cause)), ErrorCode.unknown_server_error
     )
+
+
+def refused(index: int, error: HeadraceError) -> PartitionProduceResponse:
+    """What is answered for a partition whose log has refused the records."""
+    if isinstance(error, InvalidRecord):
+        return _invalid(index, error)
+    return _failed(index, error_code_of(error), str(error))
 
 
 def _failed(index: int, error_code: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
