@@ -77,7 +77,7 @@ class ClientConnection(asyncio.Protocol):
         self._pending: dict[Slot, Pending[Any]] = {}
         self._templates: ProduceTemplates | None = None
         self._at_once_bytes_max = 0
-        """How large a request may be that is served in one go; 0 as long as there are no templates."""
+        """How large a request may be that is served in one go."""
         self._reserved_bytes = dict.fromkeys((budgets.small, budgets.large), 0)
         self._admitted_bytes = 0
         self._is_without_room = False
@@ -177,13 +177,13 @@ class ClientConnection(asyncio.Protocol):
         """
         size_bytes = len(data) - SIZE_BYTES
         if (
-            size_bytes > self._at_once_bytes_max
+            self._templates is None
+            or size_bytes > self._at_once_bytes_max
             or self._is_busy
             or int.from_bytes(data[:SIZE_BYTES], "big") != size_bytes
             or not self._budgets.small.has_room(size_bytes)
         ):
             return False
-        assert self._templates is not None
         try:
             started = self._templates.start(data[SIZE_BYTES:])
             if started is None:

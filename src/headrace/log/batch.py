@@ -24,9 +24,10 @@ settings ask for one (see intake.py), or later by compaction; then it is signed 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from crc32c import crc32c
 
@@ -35,7 +36,7 @@ from headrace.log.compression import inflate
 from headrace.log.record import Record, read_record, write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 HEADER_BYTES: Final = 61
 LEADER_EPOCH: Final = 0
@@ -72,6 +73,8 @@ _MAGIC_AT: Final = 16
 _SIGNED_FROM: Final = 21
 _SEQUENCE_COUNT: Final = 2**31
 _CODEC_MASK: Final = 0x07
+_NOT_PLAIN: Final = _CODEC_MASK | TRANSACTIONAL | CONTROL
+_LENGTH_MIN: Final = HEADER_BYTES - _LENGTH_ENDS_AT
 
 
 class BatchHeader(NamedTuple):
@@ -141,8 +144,11 @@ class BatchHeader(NamedTuple):
         return CODECS[number] if number < len(CODECS) else str(number)
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+_new_header: Final = cast("Callable[[Iterable[int]], BatchHeader]", partial(tuple.__new__, BatchHeader))
+"""What `BatchHeader._make` does, in one call: for those who know how many fields there are."""
+
+
+class Batch(NamedTuple):
     """A batch that has been checked, and its bytes, which are not copied."""
 
     header: BatchHeader
@@ -157,8 +163,8 @@ def read_header(data: bytes | memoryview, position: int = 0) -> BatchHeader:
     magic = data[position + _MAGIC_AT]
     if magic != _MAGIC:
         raise CorruptBatch(f"a batch has magic {magic}; only format 2 is understood")
-    header = BatchHeader._make(_HEADER.unpack_from(data, position))
-    if header.size_bytes < HEADER_BYTES:
+    header = _new_header(_HEADER.unpack_from(data, position))
+    if header.batch_length < _LENGTH_MIN:
         raise CorruptBatch(f"a batch says that it has {header.size_bytes} bytes, less than its header")
     return header
 
@@ -181,25 +187,38 @@ def split_batches(
     if not view:
         raise CorruptBatch("there is no batch in the records")
     batches = []
-    position = 0
-    while position < len(view):
+    position, view_end = 0, len(view)
+    while position < view_end:
         header = read_header(view, position)
-        end = position + header.size_bytes
-        if header.size_bytes > size_bytes_max:
+        size_bytes = header.size_bytes
+        end = position + size_bytes
+        if size_bytes > size_bytes_max:
             raise BatchTooLarge(
                 f"a batch has {header.size_bytes} bytes, more than the {size_bytes_max} that are taken; "
                 "send smaller batches or raise the topic's max.message.bytes"
             )
-        if end > len(view):
+        if end > view_end:
             raise CorruptBatch(
                 f"a batch says that it has {header.size_bytes} bytes; {len(view) - position} remain"
             )
         data = view[position:end]
-        _check_new(header, is_sequenced)
+        if not _is_plain(header, size_bytes):
+            _check_new(header, is_sequenced)
         check_crc(header, data)
         batches.append(Batch(header, data))
         position = end
     return batches
+
+
+def _is_plain(header: BatchHeader, size_bytes: int) -> bool:
+    """Whether nothing can be wrong with a batch of which `_check_new` knows: so it is with most."""
+    count = header.record_count
+    return (
+        0 < count <= (size_bytes - HEADER_BYTES) // RECORD_BYTES_MIN
+        and header.last_offset_delta == count - 1
+        and not header.attributes & _NOT_PLAIN
+        and (header.producer_id < 0 or (header.base_sequence >= 0 and header.producer_epoch >= 0))
+    )
 
 
 def _check_new(header: BatchHeader, is_sequenced: bool) -> None:
@@ -256,7 +275,7 @@ def sign(header: BatchHeader, records: bytes | bytearray | memoryview) -> Batch:
 
 def place(header: BatchHeader, base_offset: int) -> BatchHeader:
     """The header as it reads once the batch lies at its place in the log."""
-    return BatchHeader._make((base_offset, header.batch_length, LEADER_EPOCH, *header[3:]))
+    return _new_header((base_offset, header.batch_length, LEADER_EPOCH, *header[3:]))
 
 
 def encode_batch(

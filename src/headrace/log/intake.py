@@ -36,10 +36,11 @@ class Intake:
 
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
-        self._takes_append_time = settings.takes_append_time
+        self.takes_append_time = settings.takes_append_time
+        """Whether batches get the broker's time."""
         self._after_max_ms = settings.message_timestamp_after_max_ms
         self._before_max_ms = settings.message_timestamp_before_max_ms
-        self._limits_age = not self._takes_append_time and self._before_max_ms < LONG_MAX
+        self._limits_age = not self.takes_append_time and self._before_max_ms < LONG_MAX
         self._needs_keys = settings.is_compacted
         self._codec = _codec_number(settings.compression_type)
         self._level = {
@@ -48,7 +49,7 @@ class Intake:
             "zstd": settings.compression_zstd_level,
         }.get(settings.compression_type)
         self._looks_at_records = self._needs_keys or self._limits_age
-        self._is_plain = not (self._takes_append_time or self._looks_at_records or self._codec is not None)
+        self._is_plain = not (self.takes_append_time or self._looks_at_records or self._codec is not None)
 
     def admit(self, batches: list[Batch], now_ms: int, size_bytes_max: int) -> list[Batch]:
         """The batches as they are to be kept."""
@@ -63,14 +64,14 @@ class Intake:
 
     def _admit(self, batch: Batch, now_ms: int, size_bytes_max: int) -> Batch:
         header = batch.header
-        if not self._takes_append_time:
+        if not self.takes_append_time:
             self._check_header(header, now_ms)
         recompress = self._codec is not None and self._codec != header.attributes & _CODEC_MASK
         if self._looks_at_records or recompress:
             records = self._checked_records(batch, now_ms)
             if recompress:
                 batch = self._recompressed(header, records)
-        if self._takes_append_time:
+        if self.takes_append_time:
             batch = _stamped(batch, now_ms)
         if batch.header.size_bytes > size_bytes_max:
             raise BatchTooLarge(

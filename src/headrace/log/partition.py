@@ -13,10 +13,9 @@ of it. A failed write or sync stops all writes for good (see failure.py); reads 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from random import Random
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.failpoints import hit
@@ -61,8 +60,7 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class Appended(NamedTuple):
     """Where batches have been written, or, for a duplicate, where they had been written before."""
 
     base_offset: int
@@ -233,12 +231,13 @@ class PartitionLog:
         InvalidProducerEpoch, InvalidTransactionState, PartitionClosed or, when the disk fails or has failed,
         StorageError.
         """
-        self._require_open()
-        self._fail_stop.check()
+        if self._is_closed or self._fail_stop.failed is not None:
+            self._require_open()
+            self._fail_stop.check()
         batches = split_batches(records, size_bytes_max, is_sequenced=is_sequenced)
         duplicate = self._find_duplicate(batches)
         now_ms = self._clock.now_ms()
-        has_append_time = self._settings.takes_append_time
+        has_append_time = self._intake.takes_append_time
         if duplicate is not None:
             return Appended(
                 base_offset=duplicate.base_offset,
@@ -502,13 +501,15 @@ class PartitionLog:
 
     def _write(self, batches: list[Batch], marker: Marker | None = None) -> None:
         offset = self._end_offset
+        size_bytes = 0
         headers = []
         buffers: list[Buffer] = []
         for batch in batches:
-            headers.append(place(batch.header, offset))
+            header = place(batch.header, offset)
+            headers.append(header)
             buffers += with_base_offset(batch, offset)
-            offset += batch.header.last_offset_delta + 1
-        size_bytes = sum(map(len, buffers))
+            offset += header.last_offset_delta + 1
+            size_bytes += header.size_bytes
         try:
             segment = self._segment_for(headers, size_bytes)
             segment.open()
@@ -518,9 +519,9 @@ class PartitionLog:
             segment.append(headers, buffers)
         except OSError as error:
             raise self._fail_stop.fail(f"appending to {segment.path}", error) from error
-        now_s = self._clock.monotonic_s()
         for header in headers:
-            if header.is_idempotent:
+            if header.producer_id >= 0:
+                now_s = self._clock.monotonic_s()
                 apply_batch(self._producers, segment.transaction_index, header, marker, now_s=now_s)
         self._end_offset = offset
         if self._checkpoints.appended(size_bytes) >= self._storage.checkpoint_bytes:

@@ -179,15 +179,17 @@ class Segment:
             data = b"".join(buffers)
             self._disk.append(self.open(), [data[: len(data) // 2]])
         hit("log.append.half")
-        self._disk.append(self.open(), buffers)
+        self._disk.append(self._file if self._file is not None else self.open(), buffers)
         hit("log.appended")
         index = self.growing_index
-        if not self.size_bytes:
+        position = self.size_bytes
+        if not position:
             self._first_timestamp_ms = headers[0].max_timestamp_ms
         for header in headers:
-            index.add(header, self.size_bytes)
-            self._remember(header.base_offset, self.size_bytes)
-            self.size_bytes += header.size_bytes
+            index.add(header, position)
+            self._remember(header.base_offset, position)
+            position += header.size_bytes
+        self.size_bytes = position
         self.next_offset = headers[-1].last_offset + 1
 
     @property

@@ -404,6 +404,20 @@ def test_requests_that_come_together_are_answered_in_their_order(
     assert served.count(True) == len(served) == 38
 
 
+@pytest.mark.parametrize("requests_before", [0, 1, 2])
+@pytest.mark.parametrize("size", range(10))
+def test_what_is_too_short_for_a_request_ends_its_connection_as_ever(
+    new_bench: Callable[[str], Bench], size: int, requests_before: int
+) -> None:
+    bench = new_bench("os")
+    connection, transport = bench.connect()
+    for _ in range(requests_before):
+        connection.data_received(_request(bench))
+    connection.data_received(pack(">i", size) + bytes(size))
+    assert transport.is_aborted
+    assert len(transport.written) == requests_before
+
+
 def test_a_connection_keeps_no_more_templates_than_it_may(new_bench: Callable[[str], Bench]) -> None:
     bench = new_bench("os")
     templates = ProduceTemplates(bench.engine.services)
