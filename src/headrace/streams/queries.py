@@ -56,6 +56,8 @@ class Queries:
     session: SparkSession
     config: StreamsConfig
     realtime: bool
+    until_now: bool = False
+    """Whether queries end once they have processed what there is: see `await_done`."""
     running: dict[str, StreamingQuery] = field(default_factory=dict)
     _batches: dict[str, ForeachBatch] = field(default_factory=dict)
     """Of the queries that don't write through Spark's own sink."""
@@ -96,6 +98,19 @@ class Queries:
                 )
             if stop.wait(_STARTED_PAUSE_S):
                 return
+
+    def await_done(self, within_s: float) -> None:
+        """Wait until the queries have processed what there was when they started; raise if one has failed."""
+        deadline_s = time.monotonic() + within_s
+        for name, query in self.running.items():
+            with self._java_is_there(name):
+                try:
+                    is_done = query.awaitTermination(max(1, int(deadline_s - time.monotonic())))
+                except StreamingQueryException as error:
+                    self._fail(name, error)
+            if not is_done:
+                raise PipelineFailed(f"{name} has not processed what there was within {within_s:.0f} s")
+        self.running.clear()
 
     def check(self) -> None:
         """Raise if a query has failed or ended."""
@@ -187,6 +202,8 @@ class Queries:
         if self.realtime:
             batch = f"{self.config.realtime_batch_s} seconds"
             writer = writer.trigger(realTime=batch)  # type: ignore[call-overload] # missing in its overloads
+        elif self.until_now:
+            writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=every)
         self.running[name] = writer.start()

@@ -8,8 +8,12 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from headrace.broker import Broker
+    from headrace.testing.pipelines import ScriptOf
 
 
 @pytest.fixture
@@ -19,3 +23,27 @@ def headrace_broker() -> Iterator[Broker]:
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def headrace_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session that all tests share, started when it is first used."""
+    from headrace.testing.pipelines import spark_session  # noqa: PLC0415  # needs Spark
+
+    with spark_session(tmp_path_factory.mktemp("headrace-spark")) as session:
+        yield session
+
+
+@pytest.fixture
+def headrace_pipeline(headrace_spark: SparkSession, headrace_broker: Broker, tmp_path: Path) -> ScriptOf:
+    """Run a pipeline step by step: `headrace_pipeline(large)`; see `headrace.testing.pipelines`."""
+    from functools import partial  # noqa: PLC0415  # as above
+
+    from headrace.testing.pipelines import PipelineScript  # noqa: PLC0415  # as above
+
+    return partial(
+        PipelineScript,
+        session=headrace_spark,
+        bootstrap=headrace_broker.bootstrap,
+        directory=tmp_path / "headrace",
+    )
