@@ -340,11 +340,7 @@ class BrokerConfig:
             f"refusing to offer PLAIN on {self.listen} without TLS, where it would send passwords in the "
             "clear. Use SCRAM-SHA-512, which never sends them, or add TLS (--tls-certificate, --tls-key)",
         )
-        _require(
-            self.metrics_listen is None or self.metrics_listen.is_loopback or self.metrics_public,
-            f"refusing to serve metrics on {self.metrics_listen}, where everybody could read the names of "
-            "topics and groups. Use 127.0.0.1, or allow it (--metrics-public) on a network that you trust",
-        )
+        check_metrics_address(self.metrics_listen, is_public=self.metrics_public)
         _require(
             self.advertised is None or self.advertised.port > 0,
             f"clients can't connect to the advertised address {self.advertised}: give it a port",
@@ -476,6 +472,15 @@ class StreamsConfig:
     def checkpoints_dir(self) -> Path:
         """One directory per pipeline lies below it."""
         return self.data_dir / "checkpoints"
+
+
+def check_metrics_address(listen: Address | None, *, is_public: bool) -> None:
+    """Refuse to serve metrics, which need no log-in, where others could read them, unless that is meant."""
+    _require(
+        listen is None or listen.is_loopback or is_public,
+        f"refusing to serve metrics on {listen}, where everybody could read the names of topics, groups and "
+        "pipelines. Use 127.0.0.1, or allow it (--metrics-public) on a network that you trust",
+    )
 
 
 def _require(condition: bool, message: str) -> None:

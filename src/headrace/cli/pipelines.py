@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from confluent_kafka.admin import OffsetSpec
 from rich.markup import escape
 
-from headrace.cli.client import admin_client
-from headrace.cli.offsets import Place, offsets_at
+from headrace.cli.client import client_options
 from headrace.cli.options import AsJson, DataDir
 from headrace.cli.output import print_rows, say
 from headrace.config import MIB
+from headrace.driver.lag import LagReader
 from headrace.driver.status import Status, read_statuses, status_dir
-from headrace.errors import HeadraceError
 
 COLUMNS: Final = ("pipeline", "state", "since", "rows_in", "rows_out", "per_s", "lag", "batch", "state_size")
 PHASES_SHOWN: Final = 2
@@ -29,7 +27,8 @@ def pipelines(data: DataDir, as_json: AsJson = False) -> None:
     beyond the last finished batch.
     """
     statuses = [status.seen_now() for status in read_statuses(data)]
-    rows = [row_of(status, _lag(status)) for status in statuses]
+    lags = _lags(statuses)
+    rows = [row_of(status, lags[status.name]) for status in statuses]
     if not rows and not as_json:
         say(f"no pipeline has run with {status_dir(data)}: `headrace run FILE` runs one, --data says where")
         return
@@ -72,29 +71,14 @@ def row_of(status: Status, lag: int | None) -> dict[str, object]:
     }
 
 
-def behind(next_offsets: dict[str, dict[int, int]], ends: dict[Place, int]) -> int:
-    """How many records there are from the next offsets to the ends."""
-    return sum(
-        max(0, ends.get((topic, partition), offset) - offset)
-        for topic, partitions in next_offsets.items()
-        for partition, offset in partitions.items()
-    )
-
-
-def _lag(status: Status) -> int | None:
+def _lags(statuses: Sequence[Status]) -> dict[str, int | None]:
     """What the broker has beyond the last batch now; where it does not say, what the driver last knew."""
-    if status.state not in LAG_IS_ASKED_OF or not status.next_offsets:
-        return status.lag
-    places = [(topic, number) for topic, offsets in status.next_offsets.items() for number in offsets]
-    try:
-        ends = _ends(places, status.bootstrap)
-    except HeadraceError:
-        return status.lag
-    return behind(status.next_offsets, ends)
-
-
-def _ends(places: Sequence[Place], bootstrap: str) -> dict[Place, int]:
-    return offsets_at(admin_client(bootstrap), places, OffsetSpec.latest(), bootstrap)
+    lags: dict[str, int | None] = {status.name: status.lag for status in statuses}
+    alive = [status for status in statuses if status.state in LAG_IS_ASKED_OF]
+    for bootstrap in {status.bootstrap for status in alive}:
+        here = [status for status in alive if status.bootstrap == bootstrap]
+        lags.update(LagReader(bootstrap, client_options()).lags(here))
+    return lags
 
 
 def _batch(status: Status) -> str | None:

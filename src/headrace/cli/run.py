@@ -5,18 +5,20 @@ The driver, which holds Spark, is a child of the command: the same command with 
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.client import client_options
 from headrace.cli.options import Bootstrap, DataDir, LogFormatOption, LogLevelOption
 from headrace.cli.output import announce, say
-from headrace.config import Guarantee, StreamsConfig
+from headrace.config import Address, Guarantee, StreamsConfig, check_metrics_address
 from headrace.driver.restarts import RestartPolicy
+from headrace.driver.status import Status, read_statuses
 from headrace.driver.supervise import Supervised
 from headrace.logs import configure_logging
 
@@ -50,14 +52,29 @@ def run(
             "those who have systemd or Kubernetes restart it.",
         ),
     ] = 5,
+    metrics_listen: Annotated[
+        str,
+        typer.Option(
+            help="Serve Prometheus metrics and health over HTTP, at 127.0.0.1:9405 for example.",
+            show_default="nowhere",
+        ),
+    ] = "",
+    metrics_public: Annotated[
+        bool, typer.Option("--metrics-public", help="Allow metrics beyond loopback, without a log-in.")
+    ] = False,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "warning",
 ) -> None:
     """Run the pipelines of a file until Ctrl-C, from their checkpoints where they have one."""
-    if restarts > 0:
-        raise typer.Exit(_supervise(restarts, data))
     configure_logging(log_format, log_level)
+    address = Address.parse(metrics_listen) if metrics_listen else None
+    check_metrics_address(address, is_public=metrics_public)
+    if restarts > 0:
+        driver = _supervised(restarts, data)
+        with _metrics(address, bootstrap, data, lambda: driver.pids, is_public=metrics_public):
+            raise typer.Exit(driver.run())
     # Spark is an extra: only the commands that need it may import what needs it.
+    from headrace.cli.client import client_options  # noqa: PLC0415
     from headrace.streams.load import load_pipelines  # noqa: PLC0415
     from headrace.streams.run import run as run_pipelines  # noqa: PLC0415
 
@@ -71,26 +88,52 @@ def run(
         client_options=client_options(),
     )
     mode = "in real-time mode" if realtime else "in micro-batches"
-    run_pipelines(
-        load_pipelines(target),
-        config,
-        realtime=realtime,
-        on_started=lambda names: announce(f"running {', '.join(names)} {mode}"),
-    )
+    with _metrics(address, bootstrap, data, lambda: {os.getpid()}, is_public=metrics_public):
+        run_pipelines(
+            load_pipelines(target),
+            config,
+            realtime=realtime,
+            on_started=lambda names: announce(f"running {', '.join(names)} {mode}"),
+        )
 
 
-def _supervise(restarts: int, data: Path) -> int:
-    """Run the same command as a child that is the driver itself. Returns its exit code."""
-    driver = Supervised(
+def driver_arguments(arguments: Sequence[str]) -> list[str]:
+    """The command line of the driver: the same, with other options at its end, where the last ones count."""
+    end_of_options = arguments.index("--") if "--" in arguments else len(arguments)
+    # Metrics are served by the supervisor, which is there also while no driver is.
+    ours = ("--restarts", "0", "--metrics-listen", "")
+    return [*arguments[:end_of_options], *ours, *arguments[end_of_options:]]
+
+
+def _supervised(restarts: int, data: Path) -> Supervised:
+    """The same command as a child that is the driver itself."""
+    return Supervised(
         ("-m", "headrace", *driver_arguments(sys.argv[1:])),
         data_dir=data,
         policy=RestartPolicy(count_max=restarts),
         say=say,
     )
-    return driver.run()
 
 
-def driver_arguments(arguments: Sequence[str]) -> list[str]:
-    """The command line of the driver: the same, and `--restarts 0`, of which the last one counts."""
-    end_of_options = arguments.index("--") if "--" in arguments else len(arguments)
-    return [*arguments[:end_of_options], "--restarts", "0", *arguments[end_of_options:]]
+@contextmanager
+def _metrics(
+    listen: Address | None, bootstrap: str, data: Path, pids: Callable[[], set[int]], *, is_public: bool
+) -> Iterator[None]:
+    """Serve the metrics of the pipelines that these processes run, if that was asked for."""
+    if listen is None:
+        yield
+        return
+    # Only those who are watched pay for these at their start.
+    from headrace.cli.client import client_options  # noqa: PLC0415
+    from headrace.driver.lag import LagReader  # noqa: PLC0415
+    from headrace.driver.metrics import PipelineMetrics  # noqa: PLC0415
+    from headrace.driver.metrics_thread import served  # noqa: PLC0415
+
+    def statuses() -> list[Status]:
+        own = pids()
+        return [status.seen_now() for status in read_statuses(data) if status.process.pid in own]
+
+    metrics = PipelineMetrics(statuses, LagReader(bootstrap, client_options()).lags)
+    with served(metrics, listen, is_public=is_public) as address:
+        say(f"metrics on http://{address}/metrics")
+        yield

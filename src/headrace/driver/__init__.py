@@ -6,4 +6,7 @@
 | `status` | what a query does, as its driver writes it down for others |
 | `restarts` | whether a driver that has ended is started again, and when; pure |
 | `supervise` | a driver as a child process, started again when it dies |
+| `lag` | how far queries are behind, asked of the broker |
+| `metrics` | statuses as Prometheus' numbers |
+| `metrics_thread` | serves them |
 """

@@ -10,6 +10,7 @@ What became of a driver that is dead is written into the statuses of its queries
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -73,6 +74,12 @@ class Supervised:
                 )
                 if self._asked_to_stop.wait(decision.pause_s):
                     return self._stopped(waiting, STOPPED)
+
+    @property
+    def pids(self) -> set[int]:
+        """Whose statuses are those of the driver: its process, and ours. For any thread."""
+        process = self._process
+        return {os.getpid()} if process is None else {os.getpid(), process.pid}
 
     def _run_once(self) -> tuple[ProcessId, int]:
         process = subprocess.Popen(

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
     from headrace.errors import StorageError
-    from headrace.kafka.metrics.server import MetricsServer
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
+    from headrace.metrics.server import MetricsServer
 
 logger: Final = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ class KafkaServer:
     async def _start_metrics(self, address: Address) -> Address:
         # Only a broker that is watched pays for these at its start.
         from headrace.kafka.metrics.collector import BrokerMetrics  # noqa: PLC0415
-        from headrace.kafka.metrics.server import MetricsServer  # noqa: PLC0415
+        from headrace.metrics.server import MetricsServer  # noqa: PLC0415
 
         self._metrics = MetricsServer(
             BrokerMetrics(self._engine, self._sync_thread.times, self._cleaner.counts).render,

@@ -58,6 +58,8 @@ def start_session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # PySpark would print the whole trace of a failed query as one line of JSON; we tell it in a sentence.
     PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    # The same for the trace of a batch that failed in Python.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     log_path(config).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     jars = resolve_jars(config.cache_dir, config.jars_dir)
     builder: SparkSession.Builder = SparkSession.builder

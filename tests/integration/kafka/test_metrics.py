@@ -16,8 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from headrace.broker import Broker
 from headrace.config import Address, BrokerConfig
 from headrace.errors import ConfigError, UsageError
-from headrace.kafka.metrics import server as metrics_server
 from headrace.log import disk
+from headrace.metrics import server as metrics_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

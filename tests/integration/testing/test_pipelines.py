@@ -81,7 +81,7 @@ def test_rows_come_once_whatever_step_of_the_commit_crashes(headrace_pipeline: A
 def test_a_crash_that_does_not_come_about_is_told(headrace_pipeline: Any) -> None:
     script = headrace_pipeline(large)
     with pytest.raises(UsageError, match="did not come by"):
-        script.crash("pipeline.batch")
+        script.crash("pipeline.batch", after=5)
     with pytest.raises(UsageError, match=re.escape("begin with `pipeline.`")):
         script.crash("log.sync")
 
@@ -89,8 +89,7 @@ def test_a_crash_that_does_not_come_about_is_told(headrace_pipeline: Any) -> Non
 def test_event_time_advances_without_a_row_that_the_pipeline_sees(headrace_pipeline: Any) -> None:
     script = headrace_pipeline(minutes)
     reading = {"sensor": "s", "count": 1, "at": moment(5)}
-    script.add(readings, reading).expect({"sensor": "s", "at": moment(5)})
-    script.add(readings, reading).expect()
+    script.add(readings, reading, reading).expect({"sensor": "s", "at": moment(5)})
     script.advance(readings, moment(50)).expect()
     later = {"sensor": "s", "count": 1, "at": moment(55)}
     script.add(readings, later).expect({"sensor": "s", "at": moment(55)})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.pipelines import behind, pipelines, row_of
+from headrace.cli.pipelines import pipelines, row_of
 from headrace.cli.run import driver_arguments
 from headrace.driver.process import ProcessId
 from headrace.driver.status import Status, write_status
@@ -44,11 +44,6 @@ def test_a_row_tells_the_last_batch_with_what_took_longest() -> None:
     assert row["since"] == "2026-01-02T03:05:05Z"
 
 
-def test_the_lag_is_what_lies_beyond_the_next_offsets() -> None:
-    ends = {("orders", 0): 10, ("orders", 1): 3, ("prices", 0): 8}
-    assert behind({"orders": {0: 4, 1: 3}, "prices": {0: 9, 1: 5}}, ends) == 6
-
-
 def test_json_has_all_that_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_status(tmp_path, STATUS)
     pipelines(tmp_path, as_json=True)
@@ -78,13 +73,18 @@ def test_no_pipeline_is_a_sentence_or_an_empty_list(
     assert capsys.readouterr().out == "[]\n"
 
 
+OURS = ["--restarts", "0", "--metrics-listen", ""]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ("run p.py", "run p.py --restarts 0"),
-        ("--client-config c run p.py --restarts 9", "--client-config c run p.py --restarts 9 --restarts 0"),
-        ("run --realtime -- -p.py", "run --realtime --restarts 0 -- -p.py"),
+        (["run", "p.py"], ["run", "p.py", *OURS]),
+        (["run", "p.py", "--restarts", "9"], ["run", "p.py", "--restarts", "9", *OURS]),
+        (["run", "--realtime", "--", "-p.py"], ["run", "--realtime", *OURS, "--", "-p.py"]),
     ],
 )
-def test_the_driver_is_the_same_command_without_restarts(given: str, expected: str) -> None:
-    assert driver_arguments(given.split()) == expected.split()
+def test_the_driver_is_the_same_command_with_other_options_last(
+    given: list[str], expected: list[str]
+) -> None:
+    assert driver_arguments(given) == expected

@@ -5,6 +5,6 @@
 | `counters` | plain integers, counted where requests are served |
 | `errors` | which error codes an answer carries |
 | `collector` | the numbers under Prometheus' names; looked up when somebody asks |
-| `answers` | what is answered to an HTTP request; pure |
-| `server` | the HTTP listener |
+
+They are served by `headrace.metrics`.
 """

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headrace.config import Address
-from headrace.kafka.metrics.answers import PATHS, live, own_hosts, ready, refusal
+from headrace.metrics.answers import PATHS, live, own_hosts, ready, refusal
 
 HOSTS = own_hosts(Address("127.0.0.1", 9404))
 

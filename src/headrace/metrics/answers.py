@@ -1,8 +1,8 @@
 """What is answered to an HTTP request. No I/O.
 
     /metrics         all numbers, in Prometheus' formats
-    /health/live     200 while the broker runs
-    /health/ready    200 while it takes writes; else 503 with the reason
+    /health/live     200 while the program runs
+    /health/ready    200 while it does its work; else 503 with the reason
 
 There is no log-in, and nothing here changes anything. On loopback, a request must name us as a machine's own
 client would (Host): any web page that somebody has open could else read the numbers by DNS rebinding. Beyond
@@ -43,7 +43,7 @@ def refusal(method: str, path: str, hosts: list[str], allowed: frozenset[str] | 
     """Why the request is not answered, if it is not. `allowed` is None where any name is good."""
     if allowed is not None and (len(hosts) != 1 or hosts[0].lower() not in allowed):
         named = ", ".join(repr(host[:100]) for host in hosts) or "(none)"
-        return _text(403, f"The broker's metrics don't answer to the host {named}: use {min(allowed)}.")
+        return _text(403, f"These metrics don't answer to the host {named}: use {min(allowed)}.")
     if method not in METHODS:
         return _text(405, f"{method[:20]} is not possible here: use GET.")
     if path not in PATHS:
@@ -52,12 +52,12 @@ def refusal(method: str, path: str, hosts: list[str], allowed: frozenset[str] | 
 
 
 def live() -> HttpAnswer:
-    """The broker runs: somebody has answered."""
+    """The program runs: somebody has answered."""
     return _json(200, {"live": True})
 
 
 def ready(reason: str | None) -> HttpAnswer:
-    """Whether writes are taken; the reason says why not."""
+    """Whether the work is done; the reason says why not."""
     if reason is None:
         return _json(200, {"ready": True})
     return _json(503, {"ready": False, "reason": reason})
@@ -65,7 +65,7 @@ def ready(reason: str | None) -> HttpAnswer:
 
 def failed() -> HttpAnswer:
     """A mistake of ours, which the log tells about."""
-    return _text(500, "The metrics could not be collected; the broker's log says why.")
+    return _text(500, "The metrics could not be collected; the log says why.")
 
 
 def _text(status: int, line: str) -> HttpAnswer:

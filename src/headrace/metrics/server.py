@@ -1,4 +1,4 @@
-"""Serves metrics and health over HTTP/1.1, on the broker's own event loop: if that hangs, so does this.
+"""Serves metrics and health over HTTP/1.1, from a broker's own event loop: if that hangs, so does this.
 
 One request per connection, few connections, small heads, and a time for all of it: whoever means ill gets
 little. The protocol itself is h11's.
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, cast
 import h11
 
 from headrace.config import KIB, Address
-from headrace.kafka.metrics import answers
-from headrace.kafka.metrics.answers import HttpAnswer
 from headrace.logs import fields
+from headrace.metrics import answers
+from headrace.metrics.answers import HttpAnswer
 
 if TYPE_CHECKING:
     import socket
@@ -32,10 +32,10 @@ CONNECTION_S_MAX: Final = 30.0
 
 
 class MetricsServer:
-    """Serves one broker's numbers. Make, start and stop it on one event loop."""
+    """Serves one program's numbers. Make, start and stop it on one event loop."""
 
     def __init__(self, render: Render, unready: Callable[[], str | None], *, is_public: bool) -> None:
-        """`render` is called on a thread with the Accept header; `unready` says why no writes are taken."""
+        """`render` is called on a thread with the Accept header; `unready` says why the work is not done."""
         self.render = render
         self.unready = unready
         self.hosts: frozenset[str] | None = None
