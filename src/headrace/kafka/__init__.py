@@ -12,7 +12,7 @@
 | `transaction_log`, `transaction_markers` | the topic that keeps transactions; how they end in partitions |
 | `fetch_sessions`, `fetch_reading`, `watchers` | what fetches remember, read and wait for |
 | `topic_changes`, `config_changes`, `settings` | topics and settings that change while the broker runs |
-| `commit`, `sync_thread`, `disk_thread`, `checkpoints` | how the event loop never waits for the disk |
+| `commit`, `sync_threads`, `disk_thread`, `checkpoints` | how the event loop never waits for the disk |
 | `security/` | SASL, TLS, the file of users |
 | `metrics/` | numbers and health over HTTP; its `server` opens the port for them |
 | `services` | what handlers work with: the log, the clock, who waits for what |

@@ -3,8 +3,9 @@
     append -> appended(log) -> a sync starts, on a thread -> synced() -> waiting producers are released
                                                                      -> parked fetches look again
 
-While a sync runs, further appends gather; they all go into the next one. So the busier the broker, the
-more acknowledgements each fdatasync pays for, and appends never make the event loop wait for the disk.
+A sync starts when the event loop has done what it has at hand: requests that came together are synced
+together. While a sync runs, further appends gather; they all go into the next one. So the busier the broker,
+the more acknowledgements each fdatasync pays for, and appends never make the event loop wait for the disk.
 
 With durability `os` an append counts as durable at once, as in Kafka: nothing waits, nothing is synced.
 
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
     Waiter = Callable[[HeadraceError | None], None]
     StartSync = Callable[[tuple[PartitionLog, ...]], None]
+    CallSoon = Callable[[Callable[[], None]], object]
+
+
+def call_now(callback: Callable[[], None]) -> None:
+    """Call back at once, where nothing else can be at hand."""
+    callback()
 
 
 class GroupCommit:
@@ -37,12 +44,15 @@ class GroupCommit:
         start_sync: StartSync,
         on_progress: Callable[[PartitionLog], None],
         on_failure: Callable[[StorageError], None],
+        call_soon: CallSoon = call_now,
     ) -> None:
+        """`call_soon` makes a call once the event loop has done what it has at hand."""
         self.is_synchronous = durability == "sync"
         """Whether an append counts as durable only once it has been synced."""
         self._start_sync = start_sync
         self._on_progress = on_progress
         self._on_failure = on_failure
+        self._call_soon = call_soon
         self._dirty: dict[PartitionLog, None] = {}
         self._is_syncing = False
         self._waiters: dict[PartitionLog, deque[tuple[int, Waiter]]] = {}
@@ -61,13 +71,15 @@ class GroupCommit:
         if not self.is_synchronous:
             self._on_progress(log)
             return
+        is_first = not self._dirty and not self._is_syncing
         self._dirty[log] = None
-        self._sync_next()
+        if is_first:
+            self._call_soon(self._sync_next)
 
     def when_durable(self, log: PartitionLog, end_offset: int, waiter: Waiter) -> None:
         """Call the waiter once everything below the offset is durable, or the disk has failed.
 
-        Waiters of one partition are called in the order in which they came. The sync thread may have got
+        Waiters of one partition are called in the order in which they came. The sync threads may have got
         further than those who wait have been told.
         """
         if self.is_durable(log, end_offset) and log not in self._waiters:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from headrace.kafka.budget import Budgets
 from headrace.kafka.checkpoints import CheckpointRequests
 from headrace.kafka.client_connection import ClientConnection
-from headrace.kafka.commit import GroupCommit
+from headrace.kafka.commit import GroupCommit, call_now
 from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.fetch_sessions import FetchSessions
 from headrace.kafka.open_connections import OpenConnections
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.config import BrokerConfig
     from headrace.errors import StorageError
     from headrace.kafka.client_connection import EventLoop
-    from headrace.kafka.commit import StartSync
+    from headrace.kafka.commit import CallSoon, StartSync
     from headrace.kafka.security.logins import Logins
     from headrace.kafka.services import Timer
     from headrace.kafka.topic_changes import Submit
@@ -60,14 +60,16 @@ class Engine:
         *,
         start_sync: StartSync,
         submit: Submit,
+        call_soon: CallSoon = call_now,
         logins: Logins | None = None,
         tls_context: SSLContext | None = None,
         new_id: Callable[[], UUID] = uuid4,
     ) -> None:
         """`start_sync` has partitions synced, and `synced` is called on the event loop's thread after it.
 
-        `submit` has other work done that waits for the disk, one piece after the other. Without `logins`,
-        nobody can log in, and need not; without `tls_context`, connections are plain text.
+        `submit` has other work done that waits for the disk, one piece after the other. `call_soon` makes a
+        call once the event loop has done what it has at hand. Without `logins`, nobody can log in, and need
+        not; without `tls_context`, connections are plain text.
         """
         self.connections = OpenConnections(config, loop.time)
         self._tls_context = tls_context
@@ -75,7 +77,7 @@ class Engine:
         self._sweeper: Timer | None = None
         self._has_failed = False
         watchers = Watchers()
-        commit = GroupCommit(config.durability, start_sync, watchers.notify, self._on_failure)
+        commit = GroupCommit(config.durability, start_sync, watchers.notify, self._on_failure, call_soon)
         groups = ConsumerGroups(config, store, clock, loop, commit)
         producer_ids = ProducerIds(store, submit, commit.fail)
         self.services = Services(

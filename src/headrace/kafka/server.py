@@ -20,7 +20,7 @@ from headrace.kafka.security.logins import Logins
 from headrace.kafka.security.tls import make_context
 from headrace.kafka.security.users import UserRegistry
 from headrace.kafka.security.users_file import USERS_FILE_NAME
-from headrace.kafka.sync_thread import SyncThread
+from headrace.kafka.sync_threads import SyncThreads
 from headrace.log.cleaner import Cleaner
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class KafkaServer:
         """Listen, and return the address with the port that was taken."""
         loop = asyncio.get_running_loop()
         self._loop = loop
-        self._sync_thread = SyncThread(self._on_synced)
+        self._sync_threads = SyncThreads(self._on_synced)
         self._disk_thread = DiskThread(loop.call_soon_threadsafe)
         self._login_thread = DiskThread(loop.call_soon_threadsafe, name="headrace-login")
         security = self._config.security
@@ -77,8 +77,9 @@ class KafkaServer:
             self._store,
             self._clock,
             loop,
-            start_sync=self._sync_thread.sync,
+            start_sync=self._start_sync,
             submit=self._disk_thread.submit,
+            call_soon=loop.call_soon,
             logins=self._logins,
             tls_context=None if security.tls is None else make_context(security.tls),
         )
@@ -95,7 +96,6 @@ class KafkaServer:
         self._server = await loop.create_server(
             self._engine.new_connection, sock=listener, backlog=LISTEN_BACKLOG
         )
-        self._sync_thread.start()
         self._disk_thread.start()
         self._login_thread.start()
         self._cleaner.start()
@@ -118,7 +118,7 @@ class KafkaServer:
         # what the first one's say may be work for the second.
         self._disk_thread.stop()
         await asyncio.sleep(0)
-        self._sync_thread.stop()
+        self._sync_threads.stop()
         await asyncio.sleep(0)
         connections = self._engine.connections
         closing = [connection.close() for connection in connections]
@@ -135,11 +135,18 @@ class KafkaServer:
         from headrace.metrics.server import MetricsServer  # noqa: PLC0415
 
         self._metrics = MetricsServer(
-            BrokerMetrics(self._engine, self._sync_thread.times, self._cleaner.counts).render,
+            BrokerMetrics(self._engine, self._sync_threads.times, self._cleaner.counts).render,
             self._engine.unready,
             is_public=self._config.metrics_public,
         )
         return await self._metrics.start(_listen(address))
+
+    def _start_sync(self, logs: tuple[PartitionLog, ...]) -> None:
+        # What was appended after a sync had been asked for, and before it began, became durable with it.
+        if all(log.durable_offset >= log.end_offset for log in logs):
+            self._loop.call_soon(self._engine.synced, logs, None)
+        else:
+            self._sync_threads.sync(logs)
 
     def _on_synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         self._loop.call_soon_threadsafe(self._engine.synced, logs, error)

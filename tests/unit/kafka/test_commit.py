@@ -11,6 +11,8 @@ from headrace.errors import HeadraceError, PartitionClosed, StorageError
 from headrace.kafka.commit import GroupCommit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.log.partition import PartitionLog
 
 
@@ -27,11 +29,17 @@ class FakeLog:
 class Bench:
     """A group commit whose disk is the test."""
 
-    def __init__(self, durability: Durability = "sync") -> None:
+    def __init__(self, durability: Durability = "sync", *, call_soon: Any = None) -> None:
         self.syncs: list[tuple[PartitionLog, ...]] = []
         self.progress: list[PartitionLog] = []
         self.failures: list[StorageError] = []
-        self.commit = GroupCommit(durability, self.syncs.append, self.progress.append, self.failures.append)
+        self.commit = GroupCommit(
+            durability,
+            self.syncs.append,
+            self.progress.append,
+            self.failures.append,
+            call_soon or (lambda callback: callback()),
+        )
         self.released: list[tuple[str, HeadraceError | None]] = []
 
     def log(self) -> Any:
@@ -74,6 +82,20 @@ def test_appends_during_a_sync_share_the_next_one(bench: Bench) -> None:
     bench.finish_sync()
     assert [name for name, _ in bench.released] == ["a", "b", "c", "d"]
     assert bench.syncs == []
+
+
+def test_appends_of_requests_that_came_together_share_one_sync() -> None:
+    soon: list[Callable[[], None]] = []
+    bench = Bench(call_soon=soon.append)
+    logs = [bench.log(), bench.log()]
+    for name, log in zip("abc", (logs[0], logs[1], logs[0]), strict=True):
+        bench.append(log, name)
+    assert bench.syncs == []
+    assert len(soon) == 1
+    soon.pop()()
+    assert bench.syncs == [tuple(logs)]
+    bench.finish_sync()
+    assert sorted(name for name, _ in bench.released) == ["a", "b", "c"]
 
 
 def test_an_append_that_the_running_sync_may_have_missed_waits_for_the_next(bench: Bench) -> None:
@@ -140,7 +162,7 @@ def test_producers_to_a_deleted_topic_are_released_with_the_reason(bench: Bench)
 def test_those_who_wait_for_a_log_are_released_in_their_order_however_far_the_disk_is(bench: Bench) -> None:
     log = bench.log()
     bench.append(log, "a")
-    # The sync thread has got this far, but nobody has been told yet.
+    # The sync threads have got this far, but nobody has been told yet.
     log.durable_offset = log.end_offset
     bench.append(log, "b")
     log.durable_offset = log.end_offset
@@ -157,16 +179,18 @@ def test_what_is_appended_by_those_that_a_sync_releases_shares_the_next_one(benc
         bench.append(second, "second")
         bench.append(third, "third")
 
+    end_offset = first.append(1)
     bench.commit.appended(first)
-    bench.commit.when_durable(first, first.append(1), append_more)
+    bench.commit.when_durable(first, end_offset, append_more)
     bench.finish_sync()
     assert bench.syncs == [(second, third)]
 
 
 def test_a_mistake_of_one_who_waited_does_not_stop_the_syncs(bench: Bench) -> None:
     log = bench.log()
+    end_offset = log.append(1)
     bench.commit.appended(log)
-    bench.commit.when_durable(log, log.append(1), lambda _error: 1 / 0)  # type: ignore[arg-type]  # a mistake
+    bench.commit.when_durable(log, end_offset, lambda _error: 1 / 0)  # type: ignore[arg-type]  # a mistake
     with pytest.raises(ZeroDivisionError):
         bench.finish_sync()
     bench.append(log, "next")

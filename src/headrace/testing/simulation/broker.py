@@ -16,7 +16,7 @@ from headrace.errors import StorageError, TooManyOpenFiles
 from headrace.kafka.engine import Engine
 from headrace.kafka.security.logins import Logins
 from headrace.kafka.security.users import UserRegistry
-from headrace.kafka.sync_thread import sync_failure
+from headrace.kafka.sync_threads import sync_failure
 from headrace.log.store import LogStore
 from headrace.testing.disk import PowerLoss
 from headrace.testing.simulation.cleaner import SimulatedCleaner
@@ -62,7 +62,7 @@ class Life:
         return self._loop.call_later(delay, lambda: self._guarded(callback))
 
     def start_sync(self, logs: tuple[PartitionLog, ...]) -> None:
-        """Sync partitions, as the sync thread does."""
+        """Sync partitions, as the sync threads do."""
         self._sync_next(logs, 0, None)
 
     def submit(self, work: Callable[[], None], then: Callable[[], None], /) -> None:

@@ -1,15 +1,16 @@
-"""The thread that waits for the disk, with partitions whose syncs fail as the test says."""
+"""The threads that wait for the disk, with partitions whose syncs fail as the test says."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from queue import Queue
+from threading import Barrier
 from typing import Any
 
 import pytest
 
 from headrace.errors import PartitionClosed, StorageError, TooManyOpenFiles
-from headrace.kafka.sync_thread import SyncThread
+from headrace.kafka.sync_threads import THREAD_COUNT_MAX, SyncThreads
 
 WITHIN_S = 10.0
 
@@ -30,19 +31,45 @@ class Partition:
 
 def outcome_of(*partitions: Any) -> StorageError | None:
     ended: Queue[StorageError | None] = Queue()
-    thread = SyncThread(lambda _logs, error: ended.put(error))
-    thread.start()
-    thread.sync(partitions)
+    threads = SyncThreads(lambda _logs, error: ended.put(error))
+    threads.sync(partitions)
     try:
         return ended.get(timeout=WITHIN_S)
     finally:
-        thread.stop()
+        threads.stop()
 
 
 def test_all_partitions_are_synced() -> None:
     partitions = [Partition(), Partition()]
     assert outcome_of(*partitions) is None
     assert [partition.sync_count for partition in partitions] == [1, 1]
+
+
+def test_partitions_are_synced_at_the_same_time() -> None:
+    together = Barrier(3)
+
+    class Patient(Partition):
+        def sync(self) -> None:
+            together.wait(WITHIN_S)
+            super().sync()
+
+    partitions = [Patient() for _ in range(3)]
+    assert outcome_of(*partitions) is None
+    assert [partition.sync_count for partition in partitions] == [1, 1, 1]
+
+
+def test_more_partitions_than_threads_are_all_synced_before_it_is_told() -> None:
+    partitions = [Partition() for _ in range(5 * THREAD_COUNT_MAX)]
+    assert outcome_of(*partitions) is None
+    assert {partition.sync_count for partition in partitions} == {1}
+
+
+def test_nothing_is_synced_after_the_threads_have_been_stopped() -> None:
+    threads = SyncThreads(lambda _logs, _error: None)
+    partition: Any = Partition()
+    threads.stop()
+    threads.sync((partition,))
+    assert partition.sync_count == 0
 
 
 def test_a_partition_that_was_deleted_meanwhile_is_passed_over() -> None:
