@@ -17,7 +17,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from headrace.config import MIB
+from headrace.config import KIB, MIB
 from headrace.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ REQUESTS_WAITING_MAX: Final = 64
 """How many requests of a connection are kept before they start; reading stops above it."""
 FRAME_BYTES_MIN: Final = 10
 """No request header is shorter."""
+GATHERED_BYTES_MAX: Final = 4 * KIB
+"""A piece of a frame is kept as it came if it is larger, and else gathered with others."""
 
 _SIZE: Final = Struct(">i")
 _SIZE_AND_KEY: Final = Struct(">ih")
@@ -48,45 +50,44 @@ _OTHER_PROTOCOLS: Final = (
 
 
 class FrameReader:
-    """Cuts a byte stream into frames."""
+    """Cuts a byte stream into frames.
 
-    __slots__ = ("_buffer", "_position", "frame_bytes_max", "takes_bare_tokens")
+    A frame that comes in several large pieces is put together once, when all of it is there. Small pieces are
+    gathered, so that a client which sends byte by byte does not make the broker keep an object for each.
+    """
+
+    __slots__ = ("_pieces", "_position", "buffered_bytes", "frame_bytes_max", "takes_bare_tokens")
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self.takes_bare_tokens = False
         """Whether frames are tokens of a log-in, which have no header."""
-        self._buffer: bytes | bytearray = b""
-        self._position = 0
-
-    @property
-    def buffered_bytes(self) -> int:
+        self.buffered_bytes = 0
         """How many bytes have come that are not part of a whole frame yet."""
-        return len(self._buffer) - self._position
+        self._pieces: list[bytes | bytearray] = []
+        self._position = 0
+        """Where in the first piece the next frame begins."""
 
     def receive(self, data: bytes) -> None:
         """Take bytes that have arrived."""
-        if self._position == len(self._buffer):
-            self._buffer = data
-        elif self._position == 0 and isinstance(self._buffer, bytearray):
-            self._buffer += data
-            return
+        pieces = self._pieces
+        self.buffered_bytes += len(data)
+        if not pieces or len(data) > GATHERED_BYTES_MAX:
+            pieces.append(data)
+        elif isinstance(pieces[-1], bytearray):
+            pieces[-1] += data
         else:
-            rest = bytearray(memoryview(self._buffer)[self._position :])
-            rest += data
-            self._buffer = rest
-        self._position = 0
+            pieces.append(bytearray(data))
 
     def next_size(self) -> int | None:
         """The size of the next frame, once it is known and found right."""
         if self.takes_bare_tokens:
             return self._token_size()
-        buffered_bytes = len(self._buffer) - self._position
-        if buffered_bytes < _SIZE_AND_KEY.size:
-            if buffered_bytes >= _SIZE.size:
-                self._check(_SIZE.unpack_from(self._buffer, self._position)[0], self.frame_bytes_max)
+        if self.buffered_bytes < _SIZE_AND_KEY.size:
+            if self.buffered_bytes >= _SIZE.size:
+                self._check(_SIZE.unpack(self._start(_SIZE.size))[0], self.frame_bytes_max)
             return None
-        size, api_key = _SIZE_AND_KEY.unpack_from(self._buffer, self._position)
+        size, api_key = _SIZE_AND_KEY.unpack(self._start(_SIZE_AND_KEY.size))
         is_produce = api_key == _PRODUCE_KEY
         self._check(
             size, self.frame_bytes_max if is_produce else min(self.frame_bytes_max, SMALL_REQUEST_BYTES_MAX)
@@ -98,29 +99,54 @@ class FrameReader:
         return min(size_bytes, self.buffered_bytes - _SIZE.size)
 
     def take_frame(self, size_bytes: int) -> bytes | None:
-        """The next frame, which has that size, if it is there as a whole."""
-        start = self._position + _SIZE.size
-        end = start + size_bytes
-        if end > len(self._buffer):
+        """The next frame, which has that size (see `next_size`), if it is there as a whole."""
+        if _SIZE.size + size_bytes > self.buffered_bytes:
             return None
-        frame = bytes(memoryview(self._buffer)[start:end])
-        if end == len(self._buffer):
-            self._buffer, self._position = b"", 0
+        self.buffered_bytes -= _SIZE.size + size_bytes
+        first, begin = self._pieces[0], self._position + _SIZE.size
+        end = begin + size_bytes
+        if end > len(first):
+            return self._take_joined(begin, size_bytes)
+        if end == len(first):
+            del self._pieces[0]
+            self._position = 0
         else:
             self._position = end
-        return frame
+        return bytes(memoryview(first)[begin:end])
+
+    def _take_joined(self, begin: int, size_bytes: int) -> bytes:
+        """A frame that begins at a place in the first piece and ends in another."""
+        parts: list[bytes | bytearray | memoryview] = [memoryview(self._pieces[0])[begin:]]
+        missing_bytes = size_bytes - len(parts[0])
+        count = 1
+        while missing_bytes and len(piece := self._pieces[count]) <= missing_bytes:
+            parts.append(piece)
+            missing_bytes -= len(piece)
+            count += 1
+        if missing_bytes:
+            parts.append(memoryview(self._pieces[count])[:missing_bytes])
+        del self._pieces[:count]
+        self._position = missing_bytes
+        return b"".join(parts)
+
+    def _start(self, size_bytes: int) -> bytes | bytearray:
+        """The first bytes of all that are buffered, of which there must be so many."""
+        while len(self._pieces[0]) - self._position < size_bytes:
+            self._pieces[:2] = [b"".join((self._pieces[0][self._position :], self._pieces[1]))]
+            self._position = 0
+        return self._pieces[0][self._position : self._position + size_bytes]
 
     def _token_size(self) -> int | None:
         if self.buffered_bytes < _SIZE.size:
             return None
-        (size,) = _SIZE.unpack_from(self._buffer, self._position)
+        (size,) = _SIZE.unpack(self._start(_SIZE.size))
         self._check(size, self.frame_bytes_max, size_min=0)
         return int(size)
 
     def _check(self, size: int, size_max: int, size_min: int = FRAME_BYTES_MIN) -> None:
         if size_min <= size <= size_max:
             return
-        start = bytes(self._buffer[self._position : self._position + 4])
+        start = self._start(_SIZE.size)
         for prefix, description in _OTHER_PROTOCOLS:
             if start.startswith(prefix):
                 raise ProtocolError(f"the first bytes look like {description}")

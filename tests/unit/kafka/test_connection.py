@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import struct
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from headrace.config import MIB
 from headrace.errors import ProtocolError
 from headrace.kafka.connection import (
     FRAME_BYTES_MIN,
+    GATHERED_BYTES_MAX,
     SMALL_REQUEST_BYTES_MAX,
     AnswerQueue,
     FrameReader,
@@ -61,6 +63,41 @@ def test_any_chunking_of_a_stream_gives_the_same_frames(sent: list[bytes], data:
         received += read_all(reader)
     assert received == sent
     assert reader.buffered_bytes == 0
+
+
+@given(st.lists(st.integers(FRAME_BYTES_MIN, 4 * GATHERED_BYTES_MAX), max_size=8), st.data())
+def test_any_mixture_of_large_and_small_pieces_gives_the_same_frames(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    sent = [bytes([number]) * size for number, size in enumerate(sizes)]
+    stream = b"".join(map(framed, sent))
+    lengths = st.integers(1, 8) | st.integers(GATHERED_BYTES_MAX - 1, 3 * GATHERED_BYTES_MAX)
+    reader = FrameReader(MIB)
+    received: list[bytes] = []
+    start = 0
+    while start < len(stream):
+        end = start + data.draw(lengths)
+        reader.receive(stream[start:end])
+        received += read_all(reader)
+        start = end
+    assert received == sent
+    assert reader.buffered_bytes == 0
+
+
+def test_a_large_frame_that_drips_byte_by_byte_is_not_kept_as_an_object_for_each_byte() -> None:
+    reader = FrameReader(MIB)
+    drops = [bytes([number % 256]) for number in range(100_000)]
+    reader.receive(struct.pack(">i", len(drops) + len(PRODUCE)) + PRODUCE)
+    tracemalloc.start()
+    try:
+        for drop in drops:
+            reader.receive(drop)
+            assert reader.next_size() == len(drops) + len(PRODUCE)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 3 * len(drops)
+    assert next_frame(reader) == PRODUCE + b"".join(drops)
 
 
 @given(frames)
