@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from headrace.errors import CorruptBatch
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.fetch_sessions import CachedPartition
@@ -24,6 +25,7 @@ from headrace.log.identity import Identity
 from headrace.log.offset_map import OffsetMap
 from headrace.log.partition import PartitionLog
 from headrace.log.producers import ACCEPT, ProducerStates
+from headrace.log.segment import Segment
 from headrace.log.trusted_time import TrustedTime
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.simulation import story
@@ -159,6 +161,24 @@ def let_a_fetch_session_forget_where_its_consumer_is(patch: pytest.MonkeyPatch) 
     patch.setattr(CachedPartition, "want", lambda *_: None)
 
 
+def believe_a_disk_that_was_right_before(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Segment, "_check", lambda *_: None)
+
+
+def lead_readers_past_damage(patch: pytest.MonkeyPatch) -> None:
+    read_around = Segment._read_around
+
+    def read_past(segment: Segment, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
+        while offset < segment.next_offset:
+            try:
+                return read_around(segment, offset, size_bytes_max, below_offset)
+            except CorruptBatch:
+                offset += 1
+        return b""
+
+    patch.setattr(Segment, "_read_around", read_past)
+
+
 PLANTS: dict[Plant, int] = {
     acknowledge_before_the_sync: 1,
     show_what_is_not_durable: 220,
@@ -184,6 +204,8 @@ PLANTS: dict[Plant, int] = {
     believe_a_clock_that_jumps: 302,
     give_a_partition_to_two_members: 34,
     let_a_fetch_session_forget_where_its_consumer_is: 0,
+    believe_a_disk_that_was_right_before: 1,
+    lead_readers_past_damage: 1,
 }
 """Each with a seed that found it when this was written: looking there first saves time."""
 

@@ -156,6 +156,8 @@ class World:
     """What to write down of operations that have begun, should the story end before they do."""
     shrinking: set[Partition] = field(default_factory=set)
     """Partitions of which the first records may be deleted."""
+    damaged: set[Partition] = field(default_factory=set)
+    """Partitions of which files have been damaged."""
     made_of: dict[Hashable, int] = field(default_factory=dict)
     """By value that was made from another one, that other."""
 

@@ -95,7 +95,9 @@ class Reader(Client):
             assert is_deleted, f"{fetched} but the log begins at {start}"
             self.place(fetched.partition, start)
             return
-        assert fetched.error_code is ErrorCode.kafka_storage_error, fetched
+        is_damaged = fetched.partition in self.world.damaged
+        expected = ErrorCode.corrupt_message if is_damaged else ErrorCode.kafka_storage_error
+        assert fetched.error_code is expected, fetched
         await self.pause()
 
     async def offset_at(self, partition: Partition, timestamp: int) -> int:
@@ -208,11 +210,15 @@ class LastReader(Reader):
             self.place(partition, self.start_offsets[partition])
             self.end_offsets[partition] = await self.offset_at(partition, LATEST)
 
-    async def run(self) -> None:
+    async def read_all(self) -> None:
         """Read from the first offset to the last one."""
         await self.survey()
         while any(self.positions[each] < self.end_offsets[each] for each in self._partitions):
             await self.poll(wait_ms=100)
+
+    async def run(self) -> None:
+        """Read from the first offset to the last one, and note that nothing more is to come."""
+        await self.read_all()
         self.history.add(
             Drained(
                 process=self.name,

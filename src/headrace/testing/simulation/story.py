@@ -2,7 +2,8 @@
 
 First the topics are made. Then clients work and things break. Then nothing breaks any more, everybody comes
 to an end, and two last readers read all there is, one of them committed records alone. A client that can't
-come to an end although nothing is broken is a failure too.
+come to an end although nothing is broken is a failure too. In some stories the disk then damages what it has,
+and another reader reads it all once more (see damage.py).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from headrace.testing.simulation.cast import Cast
 from headrace.testing.simulation.client import World
 from headrace.testing.simulation.clock import SimulatedClock
 from headrace.testing.simulation.consumers import LastReader
+from headrace.testing.simulation.damage import DamageReader, Vandal, misjudged
 from headrace.testing.simulation.faults import Faults
 from headrace.testing.simulation.loop import SimulatedLoop
 from headrace.testing.simulation.mistakes import heard_mistakes
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 LAST_COMMITTED: Final = "last-committed"
 QUIET_S: Final = 1.0
 """By then, everything that was sent has arrived and is on the disk."""
+DAMAGE_CHANCE: Final = 0.3
 STORY_S_MAX: Final = 900.0
 """No story lasts longer, in its own time."""
 
@@ -167,6 +170,7 @@ class Story:
         self._wait("all to be quiet", lambda: quiet.is_done)
         self._drain_groups()
         self._read_all()
+        self._damage_and_read_all()
 
     def _start(self, coroutine: Any) -> Task[None]:
         task = self.loop.start(coroutine)
@@ -213,6 +217,27 @@ class Story:
             reader = self._last_reader(name, partitions)
             self._do("the last reader to read everything", reader.run())
         self._check_starts(reader.start_offsets)
+
+    def _damage_and_read_all(self) -> None:
+        """Let the disk damage sealed segments of topics of which nothing is ever removed."""
+        random = self.stream("damage")
+        vandal = Vandal(self.disk, random, self.trace)
+        if random.random() >= DAMAGE_CHANCE:
+            return
+        self.broker.stop()
+        sealed = {each: vandal.sealed(each) for each in self.cast.of_kind("plain")}
+        chosen = {each: random.choice(paths) for each, paths in sealed.items() if paths}
+        self.world.damaged.update(chosen)
+        is_done_before = random.random() < 0.5
+        if not is_done_before:
+            self.broker.start()
+        damages = {partition: vandal.damage(path) for partition, path in chosen.items()}
+        if is_done_before:
+            self.broker.start()
+        reader = DamageReader(self.world, random, list(chosen))
+        self._do("the last reader to read around damage", reader.read_all())
+        for partition, damage in damages.items():
+            self.problems += misjudged(damage, reader.refused[partition])
 
     def _check_starts(self, starts: dict[Partition, int]) -> None:
         """What was deleted for good stays deleted, and nothing else is."""
