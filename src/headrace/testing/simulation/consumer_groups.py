@@ -35,6 +35,8 @@ class ConsumerMember(Member):
         self.speak(OffsetCommitRequest, first=FIRST_VERSION_WITH_EPOCHS)
         self.speak(OffsetFetchRequest, first=FIRST_VERSION_WITH_EPOCHS)
         self._target: list[Partition] = []
+        self._says_all = True
+        """Whether the next heartbeat says everything: the first one, and one after an error."""
 
     async def join(self) -> None:
         """Join with nothing, under an id of its own."""
@@ -42,25 +44,26 @@ class ConsumerMember(Member):
         self.generation = JOINING
         self.positions = {}
         self._target = []
+        self._says_all = True
         await self.beat()
 
     async def beat(self) -> None:
         """Say what is owned, and take what is assigned."""
         self.heartbeat_due_s = self.loop.time() + HEARTBEAT_S
         began = self.history.tick()
-        is_joining = self.generation == JOINING
         response = await self.try_request(
             ConsumerGroupHeartbeatRequest(
                 group_id=self.shared.name,
                 member_id=self.member_id,
                 member_epoch=self.generation,
-                rebalance_timeout_ms=REBALANCE_MS if is_joining else -1,
-                subscribed_topic_names=self._topic_names() if is_joining else None,
+                rebalance_timeout_ms=REBALANCE_MS if self._says_all else -1,
+                subscribed_topic_names=self._topic_names() if self._says_all else None,
                 topic_partitions=self._owned(),
             )
         )
+        self._says_all = error_of(response) is not NO_ERROR
         self.check(error_of(response))
-        if error_of(response) is not NO_ERROR:
+        if self._says_all:
             return
         self.generation = response.member_epoch
         if response.assignment is not None:
