@@ -6,6 +6,7 @@ client, tables and JSON paths take longer to load than a broker takes to start.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -94,9 +95,12 @@ def main() -> None:
 
         err.print(f"[bold red]error:[/bold red] {_escaped(error)}", soft_wrap=True)
         sys.exit(2 if isinstance(error, UsageError) else 1)
-    except BrokenPipeError:
-        # The reader of our output has gone, as in `headrace consume t | head`.
-        sys.stderr.close()
+    except SystemExit as end:
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        # The reader of our output has gone, as in `headrace consume t | head`, for which Typer ends with 1.
+        # It has all that it wanted, so this is no failure; what is left in the buffer goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 

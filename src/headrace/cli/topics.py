@@ -176,7 +176,7 @@ def clear_topic(
         moment_ms = parse_moment_ms(before, now_ms=time.time_ns() // 1_000_000)
         ends = offsets_since(admin, places, moment_ms, bootstrap)
     count = sum(max(0, ends[place] - ranges[place].first) for place in places)
-    if not yes:
+    if count and not yes:
         typer.confirm(f"Remove {count} records of topic {name} for good?", abort=True, err=True)
     removed = admin.delete_records([TopicPartition(*place, ends[place]) for place in places])
     for future in removed.values():

@@ -88,7 +88,9 @@ class KafkaServer:
             self._clock,
             self._store.partitions,
             loop.call_soon_threadsafe,
-            self._engine.services.commit.fail,
+            on_failure=self._engine.services.commit.fail,
+            # Whoever waits at an offset that is gone has to hear of it.
+            on_shortened=self._engine.services.watchers.notify,
         )
         if self._config.metrics_listen is not None:
             self.metrics_address = await self._start_metrics(self._config.metrics_listen)

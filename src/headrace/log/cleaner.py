@@ -70,9 +70,14 @@ class Cleaner:
         clock: Clock,
         partitions: Callable[[], Iterable[PartitionLog]],
         call_on_loop: Callable[[Callable[[], None]], object],
+        *,
         on_failure: Callable[[StorageError], None],
+        on_shortened: Callable[[PartitionLog], None],
     ) -> None:
-        """`partitions` is called on the event loop's thread, and so is `on_failure` when the disk has failed.
+        """`partitions` is called on the event loop's thread.
+
+        So are `on_failure`, when the disk has failed, and `on_shortened`, when a partition has lost its
+        oldest records.
 
         `call_on_loop` is called on this thread, and makes its argument be called on the event loop's.
         """
@@ -82,6 +87,7 @@ class Cleaner:
         self._partitions = partitions
         self._call_on_loop = call_on_loop
         self._on_failure = on_failure
+        self._on_shortened = on_shortened
         self._trusted_time = TrustedTime()
         self._cleanings: WeakKeyDictionary[PartitionLog, PartitionCleaning] = WeakKeyDictionary()
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
@@ -139,9 +145,12 @@ class Cleaner:
         if cleaning is None:
             cleaning = self._cleanings[log] = PartitionCleaning(log, self._breathe)
         now_ms = self._trusted_time.now_ms(self._clock.now_ms(), self._clock.monotonic_s())
+        start_offset = log.start_offset
         self.counts.deleted_bytes += self._try(
             log, "retaining", lambda: take_steps(cleaning.retain(now_ms), self._ask)
         )
+        if log.start_offset > start_offset:
+            self._call_on_loop(lambda: self._on_shortened(log))
         if log not in self._uncleanable and log.failed is None:
             memory_bytes_max = self._config.compaction_memory_bytes
             self.counts.compacted_bytes += self._try(

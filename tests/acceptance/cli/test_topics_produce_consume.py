@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 if TYPE_CHECKING:
     from tests.acceptance.conftest import CommandLine
 
+HEADRACE = (sys.executable, "-m", "headrace")
 READ_ALL = ("--from-beginning", "--until-end")
 
 
@@ -39,6 +43,23 @@ def test_lines_that_are_produced_come_back_in_order(with_broker: CommandLine) ->
     lines = "".join(f"line {number}\n" for number in range(1000))
     with_broker.output("produce", "t", stdin=lines)
     assert with_broker.output("consume", "t", *READ_ALL) == lines
+
+
+@pytest.mark.parametrize("command", [("consume", "t", "--from-beginning"), ("topics", "list", "--json")])
+def test_a_reader_that_has_enough_is_no_failure(with_broker: CommandLine, command: tuple[str, ...]) -> None:
+    with_broker.output("produce", "t", stdin="a line\n" * 10_000)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*HEADRACE, *command],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        env=with_broker.environment(),
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])

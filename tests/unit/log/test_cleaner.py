@@ -33,9 +33,15 @@ class Loop:
         self.directory = directory
         self.logs: list[PartitionLog] = []
         self.failures: list[StorageError] = []
+        self.shortened: list[PartitionLog] = []
         self._calls: Queue[Callable[[], None]] = Queue()
         self.cleaner = Cleaner(
-            config, self.clock, lambda: self.logs, self._calls.put, on_failure=self.failures.append
+            config,
+            self.clock,
+            lambda: self.logs,
+            self._calls.put,
+            on_failure=self.failures.append,
+            on_shortened=self.shortened.append,
         )
 
     def open(self, **settings: object) -> PartitionLog:
@@ -90,6 +96,8 @@ def test_partitions_are_compacted_and_retained_while_the_loop_goes_on(loop: Loop
     assert retained.start_offset == retained.end_offset == 12
     assert compacted.size_bytes < size_bytes
     assert loop.cleaner.counts.failures == 0
+    loop.turn_until(lambda: bool(loop.shortened))
+    assert loop.shortened == [retained]
 
 
 def test_a_partition_that_can_not_be_read_is_named_once_and_the_others_have_their_turn(
@@ -177,7 +185,8 @@ def test_it_begins_at_once_when_it_is_woken(tmp_path: Path) -> None:
         loop.clock,
         lambda: loop.logs,
         loop._calls.put,
-        loop.failures.append,
+        on_failure=loop.failures.append,
+        on_shortened=loop.shortened.append,
     )
     loop.cleaner.start()
     loop.cleaner.wake()

@@ -26,7 +26,7 @@ def handle_sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHand
         return SaslHandshakeResponse(error_code=ErrorCode.illegal_sasl_state, mechanisms=())
     has_begun = session.begin(
         request.mechanism,
-        logins.users.find,
+        logins.users.all,
         logins.now_s(),
         with_bare_tokens=call.api_version == VERSION_WITH_BARE_TOKENS,
     )

@@ -4,7 +4,7 @@ A client's tokens go in, one by one; out come answers, and at the end the user's
 says is for the log: the client hears only that it failed.
 
 An unknown user is treated like one whose password is wrong: as many steps, as much work, and the same salt
-each time. So nobody learns by trying which users there are.
+each time, with as many iterations as users have here. So nobody learns by trying which users there are.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.config import SaslMechanism
-    from headrace.kafka.security.users_file import Verifiers
+    from headrace.kafka.security.users_file import Users, Verifiers
     from headrace.kafka.security.verifier import ScramName
 
-    Find = Callable[[str], Verifiers]
+    ReadUsers = Callable[[], Users]
 
 NAME_CHARS_MAX: Final = 255
+PLACE_BYTES: Final = 8
 _DECOY_KEY: Final = secrets.token_bytes(32)
 
 
@@ -61,16 +62,16 @@ class Exchange(Protocol):
         ...
 
 
-def new_exchange(mechanism: SaslMechanism, find: Find) -> Exchange:
-    """Begin a log-in. `find` gives a user's verifiers, none for whom there is not."""
-    return PlainExchange(find) if mechanism == "PLAIN" else ScramExchange(mechanism, find)
+def new_exchange(mechanism: SaslMechanism, read_users: ReadUsers) -> Exchange:
+    """Begin a log-in of one of the users that there are when its tokens come."""
+    return PlainExchange(read_users) if mechanism == "PLAIN" else ScramExchange(mechanism, read_users)
 
 
 class PlainExchange:
     """One token: authorisation id, NUL, user, NUL, password."""
 
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    def __init__(self, read_users: ReadUsers) -> None:
+        self._read_users = read_users
 
     def step(self, token: bytes) -> Step:
         """Check the password against the strongest verifier that the user has."""
@@ -82,9 +83,10 @@ class PlainExchange:
             raise LoginFailed("the user's name or the password is empty", user=user)
         if authorisation_id not in {"", user}:
             raise LoginFailed("acting for another user is not possible", user=user)
-        found = self._find(user)
+        users = self._read_users()
+        found: Verifiers = users.get(user, {})
         verifier = found.get("SCRAM-SHA-512") or found.get("SCRAM-SHA-256")
-        is_right = proves(verifier or decoy("SCRAM-SHA-512", user), password.encode())
+        is_right = proves(verifier or decoy("SCRAM-SHA-512", user, users), password.encode())
         if verifier is None:
             raise LoginFailed("there is no such user", user=user)
         if not is_right:
@@ -95,12 +97,12 @@ class PlainExchange:
 class ScramExchange:
     """Two tokens: the client's first message and its final one."""
 
-    def __init__(self, mechanism: ScramName, find: Find) -> None:
+    def __init__(self, mechanism: ScramName, read_users: ReadUsers) -> None:
         # Loaded with the first log-in: a broker without users starts faster.
         from scramp import ScramMechanism  # noqa: PLC0415
 
         self._mechanism: ScramName = mechanism
-        self._find = find
+        self._read_users = read_users
         self._user = ""
         self._is_known = False
         self._has_begun = False
@@ -127,9 +129,10 @@ class ScramExchange:
 
     def _look_up(self, user: str) -> tuple[bytes, bytes, bytes, int]:
         self._user = user
-        verifier = self._find(user).get(self._mechanism)
+        users = self._read_users()
+        verifier = users.get(user, {}).get(self._mechanism)
         self._is_known = verifier is not None
-        found = verifier or decoy(self._mechanism, user)
+        found = verifier or decoy(self._mechanism, user, users)
         return found.salt, found.stored_key, found.server_key, found.iteration_count
 
     def _reason(self, error: Exception) -> str:
@@ -140,8 +143,15 @@ class ScramExchange:
         return "the password is wrong" if self._is_known else f"there is no such user with {self._mechanism}"
 
 
-def decoy(mechanism: ScramName, user: str) -> ScramVerifier:
-    """A verifier that no password proves: always the same for a name, as a real one would be."""
+def decoy(mechanism: ScramName, user: str, users: Users) -> ScramVerifier:
+    """A verifier that no password proves: always the same for a name, as a real one would be.
+
+    Its iterations are those of one of the users, each as likely as the other. While users come and go, few
+    names change over to another number.
+    """
     seed = hmac.digest(_DECOY_KEY, f"{mechanism} {user}".encode(), HASHES[mechanism])
     salt = hmac.digest(seed, b"salt", "sha256")[:SALT_BYTES]
-    return verifier_of_salted(mechanism, seed, salt=salt, iteration_count=ITERATION_COUNT)
+    counts = sorted(each[mechanism].iteration_count for each in users.values() if mechanism in each)
+    place = int.from_bytes(hmac.digest(seed, b"iterations", "sha256")[:PLACE_BYTES]) * len(counts)
+    count = counts[place >> 8 * PLACE_BYTES] if counts else ITERATION_COUNT
+    return verifier_of_salted(mechanism, seed, salt=salt, iteration_count=count)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.config import SaslMechanism
-    from headrace.kafka.security.mechanisms import Exchange, Find
+    from headrace.kafka.security.mechanisms import Exchange, ReadUsers
 
 HANDSHAKE_KEY: Final = 17
 API_VERSIONS_KEY: Final = 18
@@ -118,7 +118,7 @@ class SaslSession:
             self.stage is Stage.OPEN and now_s - self._began_s >= RELOGIN_INTERVAL_S_MIN
         )
 
-    def begin(self, mechanism: str, find: Find, now_s: float, *, with_bare_tokens: bool) -> bool:
+    def begin(self, mechanism: str, read_users: ReadUsers, now_s: float, *, with_bare_tokens: bool) -> bool:
         """Begin a log-in; False, and it has failed, if it can't be by that mechanism."""
         known = next((each for each in self.mechanisms if each == mechanism), None)
         is_changed = self.has_logged_in and mechanism != self.mechanism
@@ -127,7 +127,7 @@ class SaslSession:
             return False
         self.stage = Stage.TOKENS
         self.mechanism = known
-        self.exchange = new_exchange(known, find)
+        self.exchange = new_exchange(known, read_users)
         self.takes_bare_tokens = with_bare_tokens
         self._began_s = now_s
         self._step_count = 0

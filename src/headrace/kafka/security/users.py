@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from headrace.kafka.security.users_file import Users, Verifiers
+    from headrace.kafka.security.users_file import Users
     from headrace.kafka.security.verifier import ScramName, ScramVerifier
 
 
@@ -43,10 +43,6 @@ class UserRegistry:
                 self._users = self._file.read()
                 self._stamp = stamp
             return self._users
-
-    def find(self, name: str) -> Verifiers:
-        """What proves the user's password, by mechanism; nothing for whom there is not."""
-        return self.all().get(name, {})
 
     def change(self, edit: Callable[[Users], Users]) -> None:
         """Replace the users by what the function makes of them; nothing changes if it raises."""

@@ -61,7 +61,11 @@ class SimulatedCleaner:
         cleaning = self._cleanings.setdefault(log, PartitionCleaning(log, lambda: _check(log)))
         now_ms = self._trusted_time.now_ms(self._clock.now_ms(), self._clock.monotonic_s())
 
+        start_offset = log.start_offset
+
         def compact() -> None:
+            if log.start_offset > start_offset:
+                self._engine.services.watchers.notify(log)
             self._step(log, cleaning.compact(now_ms, MEMORY_BYTES), lambda: self._clean_next(logs))
 
         self._step(log, cleaning.retain(now_ms), compact)

@@ -16,6 +16,7 @@ from headrace.kafka.security.mechanisms import LoginFailed, decoy, new_exchange
 from headrace.kafka.security.users import verifiers_of
 from headrace.kafka.security.verifier import (
     HASHES,
+    ITERATION_COUNT,
     ITERATION_COUNT_MIN,
     ScramVerifier,
     make_verifier,
@@ -24,8 +25,7 @@ from headrace.kafka.security.verifier import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from headrace.kafka.security.users_file import Users
     from headrace.kafka.security.verifier import ScramName
 
 MECHANISMS: list[Any] = list(HASHES)
@@ -35,8 +35,8 @@ USERS = {
 }
 
 
-def find(name: str) -> Mapping[ScramName, ScramVerifier]:
-    return USERS.get(name, {})
+def read_users() -> Users:
+    return USERS
 
 
 class ScramClient:
@@ -71,7 +71,7 @@ class ScramClient:
 def test_scram_lets_in_whoever_knows_the_password_and_proves_that_the_broker_knows_it_too(
     mechanism: ScramName, user: str, password: str
 ) -> None:
-    client, exchange = ScramClient(mechanism, user, password), new_exchange(mechanism, find)
+    client, exchange = ScramClient(mechanism, user, password), new_exchange(mechanism, read_users)
     first = exchange.step(client.first)
     assert first.user is None
     last = exchange.step(client.final(first.answer))
@@ -86,7 +86,7 @@ def test_scram_lets_in_whoever_knows_the_password_and_proves_that_the_broker_kno
 def test_scram_turns_away_a_wrong_password_and_an_unknown_user_at_the_same_step(
     mechanism: ScramName, user: str, password: str, reason: str
 ) -> None:
-    client, exchange = ScramClient(mechanism, user, password), new_exchange(mechanism, find)
+    client, exchange = ScramClient(mechanism, user, password), new_exchange(mechanism, read_users)
     first = exchange.step(client.first)
     with pytest.raises(LoginFailed, match=reason) as raised:
         exchange.step(client.final(first.answer))
@@ -94,16 +94,28 @@ def test_scram_turns_away_a_wrong_password_and_an_unknown_user_at_the_same_step(
 
 
 def test_an_unknown_user_gets_the_same_salt_each_time_and_others_another() -> None:
-    salts = [decoy("SCRAM-SHA-256", name).salt for name in ("eve", "eve", "mallory")]
+    salts = [decoy("SCRAM-SHA-256", name, USERS).salt for name in ("eve", "eve", "mallory")]
     assert salts[0] == salts[1] != salts[2]
     assert len(salts[0]) == len(next(iter(USERS["ann"].values())).salt)
+
+
+def test_unknown_users_have_as_many_iterations_as_users_have() -> None:
+    few, many = ITERATION_COUNT_MIN, 2 * ITERATION_COUNT_MIN
+    users = {f"user {number}": verifiers_of("x", iteration_count=few) for number in range(3)}
+    users["other"] = verifiers_of("x", iteration_count=many)
+    names = [f"stranger {number}" for number in range(400)]
+    counts = [decoy("SCRAM-SHA-256", name, users).iteration_count for name in names]
+    assert set(counts) == {few, many}
+    assert 200 < counts.count(few) < 400, "three of four users have few"
+    assert counts == [decoy("SCRAM-SHA-256", name, users).iteration_count for name in names]
+    assert decoy("SCRAM-SHA-256", "anybody", {}).iteration_count == ITERATION_COUNT
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @given(tokens=st.lists(st.binary(max_size=60) | st.text(max_size=60).map(str.encode), max_size=3))
 @settings(max_examples=100)
 def test_no_noise_logs_anybody_in_by_scram(mechanism: ScramName, tokens: list[bytes]) -> None:
-    exchange = new_exchange(mechanism, find)
+    exchange = new_exchange(mechanism, read_users)
     for token in tokens:
         try:
             assert exchange.step(token).user is None
@@ -113,23 +125,26 @@ def test_no_noise_logs_anybody_in_by_scram(mechanism: ScramName, tokens: list[by
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_proof_that_is_altered_proves_nothing(mechanism: ScramName) -> None:
-    client, exchange = ScramClient(mechanism, "ann", "hunter2"), new_exchange(mechanism, find)
+    client, exchange = ScramClient(mechanism, "ann", "hunter2"), new_exchange(mechanism, read_users)
     final = client.final(exchange.step(client.first).answer)
     with pytest.raises(LoginFailed):
         exchange.step(final.replace(b",p=", b",x=1,p="))
 
 
 def test_a_replayed_final_message_is_refused_because_the_nonce_is_new() -> None:
-    client, exchange = ScramClient("SCRAM-SHA-256", "ann", "hunter2"), new_exchange("SCRAM-SHA-256", find)
+    client, exchange = (
+        ScramClient("SCRAM-SHA-256", "ann", "hunter2"),
+        new_exchange("SCRAM-SHA-256", read_users),
+    )
     final = client.final(exchange.step(client.first).answer)
-    other = new_exchange("SCRAM-SHA-256", find)
+    other = new_exchange("SCRAM-SHA-256", read_users)
     other.step(client.first)
     with pytest.raises(LoginFailed, match="nonce"):
         other.step(final)
 
 
 def test_a_file_of_users_that_can_not_be_read_lets_nobody_in_and_says_why() -> None:
-    def fail(_name: str) -> Mapping[ScramName, ScramVerifier]:
+    def fail() -> Users:
         raise ConfigError("the file is broken")
 
     for mechanism in MECHANISMS:
@@ -141,7 +156,7 @@ def test_a_file_of_users_that_can_not_be_read_lets_nobody_in_and_says_why() -> N
 
 @pytest.mark.parametrize("token", [b"\0ann\0hunter2", b"ann\0ann\0hunter2"])
 def test_plain_lets_in_whoever_sends_the_password(token: bytes) -> None:
-    step = new_exchange("PLAIN", find).step(token)
+    step = new_exchange("PLAIN", read_users).step(token)
     assert (step.user, step.answer) == ("ann", b"")
 
 
@@ -161,7 +176,7 @@ def test_plain_lets_in_whoever_sends_the_password(token: bytes) -> None:
 )
 def test_plain_turns_away_all_else(token: bytes, reason: str) -> None:
     with pytest.raises(LoginFailed, match=reason):
-        new_exchange("PLAIN", find).step(token)
+        new_exchange("PLAIN", read_users).step(token)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

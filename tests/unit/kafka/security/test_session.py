@@ -17,7 +17,7 @@ def new_session(lifetime_ms: int = 0) -> SaslSession:
 
 
 def begin(session: SaslSession, mechanism: str = "PLAIN", now_s: float = 0.0) -> bool:
-    return session.begin(mechanism, lambda _name: {}, now_s, with_bare_tokens=False)
+    return session.begin(mechanism, dict, now_s, with_bare_tokens=False)
 
 
 def allowed(session: SaslSession, now_s: float = 0.0) -> set[int]:
