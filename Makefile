@@ -47,6 +47,7 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/broker/beside_kafka.py
 	$(BIN)/python bench/broker/large_log.py
 	$(BIN)/python bench/realtime_latency.py
+	$(BIN)/python bench/streams/exactly_once.py
 
 docs: venv  ## Write the reference of the commands anew
 	$(BIN)/python scripts/command_reference.py docs/reference/cli.md
