@@ -23,6 +23,7 @@
         ├── TransactionCoordinatorFenced  a newer instance of the transaction's coordinator has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
+        ├── StoreUnavailable     a database does not answer, or has given up for now
         ├── PipelineFailed       a pipeline was running and stopped on an error
         └── ChildFailed          a supervised process ended and may not be started again
 
@@ -144,6 +145,13 @@ class BrokerUnavailable(FaultError):
     """No broker answers at the address."""
 
     retriable = True
+
+
+class StoreUnavailable(FaultError):
+    """A database does not answer, or has given up for now."""
+
+    retriable = True
+    definite = False
 
 
 class PipelineFailed(FaultError):

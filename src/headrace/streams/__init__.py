@@ -24,7 +24,10 @@ from headrace.errors import SetupError
 if TYPE_CHECKING or find_spec("pyspark") is not None:
     from headrace.streams.pipeline import Pipeline, pipeline
     from headrace.streams.recent import recent
+    from headrace.streams.sinks.idempotent import idempotent
+    from headrace.streams.sinks.writers import read_delta
     from headrace.streams.static import static
+    from headrace.streams.table import DeltaTable, PostgresTable, delta_table, postgres_table
     from headrace.streams.topic import Topic, topic
 else:
 
@@ -34,4 +37,17 @@ else:
         raise SetupError("pipelines need Spark: pip install 'headrace[spark]'")
 
 
-__all__ = ["Pipeline", "Topic", "pipeline", "recent", "static", "topic"]
+__all__ = [
+    "DeltaTable",
+    "Pipeline",
+    "PostgresTable",
+    "Topic",
+    "delta_table",
+    "idempotent",
+    "pipeline",
+    "postgres_table",
+    "read_delta",
+    "recent",
+    "static",
+    "topic",
+]

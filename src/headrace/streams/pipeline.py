@@ -1,4 +1,4 @@
-"""A pipeline: a function from DataFrames to a DataFrame, and the topics at its ends.
+"""A pipeline: a function from DataFrames to a DataFrame, the topics that it reads, and what it writes.
 
 The function stays what it is: calling the pipeline calls it, so a unit test hands it static DataFrames.
 Each parameter is a topic that it reads, found by the parameter's name among the globals of the function's
@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING, Generic, ParamSpec
 from headrace.config import TOPIC_NAME
 from headrace.errors import HeadraceError, PipelineError
 from headrace.streams.failure import first_line
+from headrace.streams.table import DeltaTable, PostgresTable
 from headrace.streams.topic import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 P = ParamSpec("P")
+Target = Topic | PostgresTable | DeltaTable
+"""What a pipeline can write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Pipeline(Generic[P]):
 
     name: str
     function: Callable[P, DataFrame]
-    writes: Topic
+    writes: Target
     reads: Mapping[str, Topic] = field(default_factory=dict)
     """Topics of parameters that are not to be looked up by name."""
     side_outputs: tuple[Topic, ...] = ()
@@ -53,6 +56,11 @@ class Pipeline(Generic[P]):
                 raise PipelineError(
                     f"pipeline {self.name} takes {parameter}: name each topic that it reads as a parameter"
                 )
+        if self.side_outputs and not isinstance(self.writes, Topic):
+            raise PipelineError(
+                f"pipeline {self.name} writes the table {self.writes.name} and has side outputs: these can "
+                "be written together with a topic only, so make a second pipeline for them"
+            )
         outputs = [topic.name for topic in self.outputs]
         if len(set(outputs)) < len(outputs):
             raise PipelineError(
@@ -71,7 +79,7 @@ class Pipeline(Generic[P]):
     @property
     def outputs(self) -> tuple[Topic, ...]:
         """All topics that it writes."""
-        return (self.writes, *self.side_outputs)
+        return (*((self.writes,) if isinstance(self.writes, Topic) else ()), *self.side_outputs)
 
     def sources(self) -> dict[str, Topic]:
         """The topic of each parameter, in the order of the parameters."""
@@ -128,7 +136,7 @@ class Pipeline(Generic[P]):
 
 def pipeline(
     *,
-    writes: Topic,
+    writes: Target,
     side_outputs: Sequence[Topic] = (),
     reads: Mapping[str, Topic] | None = None,
     name: str | None = None,
@@ -137,14 +145,14 @@ def pipeline(
 
     A row whose column `_topic` names one of the `side_outputs` is written there instead.
     """
-    if not isinstance(writes, Topic):
-        raise PipelineError(f'writes is {writes!r}: write hr.topic("name", key="column")')
+    if not isinstance(writes, Target):
+        raise PipelineError(f'writes is {writes!r}: write hr.topic("name", key="column"), or a table')
     for output in side_outputs:
         if not isinstance(output, Topic):
             raise PipelineError(f'side_outputs has {output!r}: write hr.topic("name", key="column")')
-    for output in (writes, *side_outputs):
-        if output.others:
-            raise PipelineError(f"{', '.join(output.names)} are several topics: a row goes to one")
+    for target in (writes, *side_outputs):
+        if isinstance(target, Topic) and target.others:
+            raise PipelineError(f"{', '.join(target.names)} are several topics: a row goes to one")
 
     def decorate(function: Callable[P, DataFrame]) -> Pipeline[P]:
         return Pipeline(

@@ -28,7 +28,7 @@ from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.client_options import kafka_options, portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, realtime_refusal
-from headrace.streams.pipeline import Pipeline
+from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import Plan
 from headrace.streams.progress import Progress, parse_progress
 from headrace.streams.recent import REALTIME_SETTING
@@ -37,7 +37,8 @@ from headrace.streams.sinks.connection import BUFFER_BYTES, REQUEST_BYTES_MAX
 from headrace.streams.sinks.context import WriteContext, read_query_id
 from headrace.streams.sinks.foreach_batch import ForeachBatch, Write
 from headrace.streams.sinks.records import to_records
-from headrace.streams.sinks.writers import topic_writer
+from headrace.streams.sinks.table_rows import table_rows
+from headrace.streams.sinks.writers import check_installed, table_writer, topic_writer
 from headrace.streams.source import Reader, read_dead_letters, read_stream
 from headrace.streams.starts import Starts, settle_starts
 from headrace.streams.topic import Topic
@@ -173,23 +174,35 @@ class Queries:
                 )
             plan = describe_rows(rows, frames, sources, self.config)
             keep_plan(self.config, pipeline, plan, realtime=self.realtime)
-            records = to_records(
-                rows, pipeline.writes, pipeline=pipeline.name, side_outputs=pipeline.side_outputs
+            self._write_result(pipeline, rows)
+
+    def _write_result(self, pipeline: Pipeline[Any], rows: DataFrame) -> None:
+        name, target = pipeline.name, pipeline.writes
+        if isinstance(target, Topic):
+            rows = to_records(rows, target, pipeline=name, side_outputs=pipeline.side_outputs)
+        elif self.realtime:
+            raise PipelineError(
+                f"pipeline {name} writes the table {target.name}, which real-time mode can't: run it without "
+                "--realtime, in micro-batches, or write a topic"
             )
-            self._write(pipeline.name, records, pipeline.writes)
+        else:
+            check_installed(target)
+            rows = table_rows(rows, target, pipeline=name)
+        self._write(name, rows, target)
 
     def _reader(self, query: str) -> Reader:
         return Reader(name=query, config=self.config, starts=self._starts[query], realtime=self.realtime)
 
-    def _write(self, name: str, records: DataFrame, topic: Topic, *, every: str = "0 seconds") -> None:
+    def _write(self, name: str, rows: DataFrame, target: Target, *, every: str = "0 seconds") -> None:
         checkpoint = checkpoint_path(self.config, name)
         clear_unfinished_writes(checkpoint)
         writer = (
-            records.writeStream.queryName(name)
+            rows.writeStream.queryName(name)
             .option("checkpointLocation", f"file://{checkpoint}")
             .outputMode("update")
         )
-        if self.config.guarantee_of(realtime=self.realtime) == "at-least-once":
+        guarantee = self.config.guarantee_of(realtime=self.realtime)
+        if guarantee == "at-least-once" and isinstance(target, Topic):
             writer = (
                 writer.format("kafka")
                 .options(**kafka_options(self.config))
@@ -197,7 +210,7 @@ class Queries:
                 .option("kafka.buffer.memory", BUFFER_BYTES)
             )
         else:
-            self._batches[name] = ForeachBatch(lambda: self._open_topic(name, topic))
+            self._batches[name] = ForeachBatch(lambda: self._open(name, target))
             writer = writer.foreachBatch(self._batches[name])
         if self.realtime:
             batch = f"{self.config.realtime_batch_s} seconds"
@@ -208,9 +221,13 @@ class Queries:
             writer = writer.trigger(processingTime=every)
         self.running[name] = writer.start()
 
-    def _open_topic(self, query: str, topic: Topic) -> tuple[Write, Callable[[], None]]:
-        writer = topic_writer(topic, self._context(query))
-        return writer.write_records, writer.close
+    def _open(self, query: str, target: Target) -> tuple[Write, Callable[[], None]]:
+        context = self._context(query)
+        if isinstance(target, Topic):
+            topic = topic_writer(target, context)
+            return topic.write_records, topic.close
+        table = table_writer(target, context)
+        return table.write, table.close
 
     def _context(self, query: str) -> WriteContext:
         checkpoint = checkpoint_path(self.config, query)

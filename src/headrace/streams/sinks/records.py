@@ -38,7 +38,7 @@ DELETE_COLUMN: Final = "_delete"
 RESERVED_COLUMNS: Final = (METADATA_COLUMN, TOPIC_COLUMN, HEADERS_COLUMN, DELETE_COLUMN)
 
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
-_JSON_OPTIONS: Final = {
+JSON_OPTIONS: Final = {
     # A null is written, so that each record has the same fields.
     "ignoreNullFields": "false",
     # Spark's own default cuts microseconds off.
@@ -118,7 +118,7 @@ def _key_column(rows: DataFrame, topic: Topic) -> Column:
 
 
 def _value(rows: DataFrame, names: Sequence[str], targets: Sequence[Topic], pipeline: str) -> Column:
-    value = F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)), _JSON_OPTIONS).cast("binary")
+    value = F.to_json(F.struct(*(rows[f"`{name}`"] for name in names)), JSON_OPTIONS).cast("binary")
     if DELETE_COLUMN not in rows.columns:
         return value
     _check_type(rows, DELETE_COLUMN, BooleanType, "boolean", pipeline)

@@ -16,20 +16,17 @@ into the ledger, so that another run of the same pipeline is noticed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Final, Literal
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from headrace.failpoints import Failpoint, arm, disarm, hit
+from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Record, ShareWriter, send_plainly
 from headrace.streams.sinks.ledger import Batch, Verdict, decide, entry_after
-
-TASK_FAILPOINTS: Final = ("pipeline.task.begun", "pipeline.task.produced", "pipeline.task.committed")
+from headrace.streams.sinks.tasks import armed, task_number
 
 RESULT: Final = "task int, row_count bigint"
 """What a task answers with: one row. `row_count` is 0 where the share was written before."""
@@ -47,16 +44,9 @@ class TopicTask:
 
     def run(self, shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write the share: record batches of topic, key, value and headers."""
-        context = TaskContext.get()
-        assert context is not None, "only Spark runs tasks"
-        task = context.partitionId()
-        # Whoever kills a task kills the daemon that has made its process as well.
-        arm(replace(each, victims=(*each.victims, os.getppid())) for each in self.failpoints)
-        try:
+        task = task_number()
+        with armed(self.failpoints):
             row_count = self._write(task, shares)
-        finally:
-            for each in self.failpoints:
-                disarm(each.name)
         # Rows that are left unread would keep Spark from using this process again.
         for _ in shares:
             pass

@@ -10,25 +10,21 @@ was begun with another number, because the topic has grown since, is finished wi
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, Literal
 
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.errors import FaultError, PipelineFailed
-from headrace.failpoints import Failpoint, arm, draw, hit
-from headrace.streams.failure import headrace_error
+from headrace.errors import FaultError
+from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.ledger import Batch, begun_task_count, is_settled
 from headrace.streams.sinks.records import to_records
-from headrace.streams.sinks.topic_task import RESULT, TASK_FAILPOINTS, TopicTask
+from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, told
+from headrace.streams.sinks.topic_task import RESULT, TopicTask
 from headrace.streams.topic import Topic
 
 RECORD_COLUMNS: Final = ("topic", "key", "value", "headers")
@@ -99,13 +95,9 @@ class TopicWriter:
                 ShareWriter(self._connector, task, answer_s_max=CLOSE_S_MAX).close()
 
     def _run(self, records: DataFrame, batch: Batch) -> int:
-        with _failpoints_of_tasks() as failpoints, _told():
+        with failpoints_of_tasks() as failpoints, told():
             results = self._shares(records, batch, failpoints).collect()
-        tasks = sorted(result["task"] for result in results)
-        if tasks != list(range(self._task_count)):
-            raise PipelineFailed(
-                f"{batch.pipeline}: Spark ran the tasks {tasks} for a batch of {self._task_count} shares"
-            )
+        check_all_ran(batch.pipeline, (result["task"] for result in results), self._task_count)
         return sum(result["row_count"] for result in results)
 
     def _shares(self, records: DataFrame, batch: Batch, failpoints: tuple[Failpoint, ...] = ()) -> DataFrame:
@@ -140,26 +132,3 @@ def _share(records: DataFrame) -> Column:
     """What decides to which task a record goes."""
     whole = F.xxhash64("topic", "value", "headers")
     return F.when(records["key"].isNull(), whole).otherwise(F.xxhash64("key"))
-
-
-@contextmanager
-def _failpoints_of_tasks() -> Iterator[tuple[Failpoint, ...]]:
-    """What is to happen in the tasks of this batch. If no task gets there, it is left to the next batch."""
-    drawn = [failpoint for name in TASK_FAILPOINTS if (failpoint := draw(name)) is not None]
-    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to it
-    assert gateway is not None, "there is a DataFrame, so there is Java"
-    victims = (os.getpid(), gateway.proc.pid)
-    yield tuple(replace(failpoint, hits_left=1, victims=victims) for failpoint in drawn)
-    arm(replace(failpoint, hits_left=1) for failpoint in drawn)
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Raise what a task raised, where it was one of our own errors."""
-    try:
-        yield
-    except PySparkException as error:
-        ours = headrace_error(error)
-        if ours is not None:
-            raise ours from error
-        raise

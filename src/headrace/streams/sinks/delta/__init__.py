@@ -1,0 +1,1 @@
+"""Write batches to a Delta table, exactly once."""

@@ -1,0 +1,1 @@
+"""Write batches to a table of PostgreSQL, exactly once."""
