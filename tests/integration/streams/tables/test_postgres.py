@@ -226,3 +226,21 @@ def test_errors_of_the_server_are_told_as_passing_or_lasting(database: Any) -> N
 def _ask(connection: Connection, statement: LiteralString, dsn: str) -> None:
     with explained(dsn, "asking"):
         connection.execute(statement)
+
+
+def test_a_function_of_a_users_own_writes_each_batch_once(database: Any) -> None:
+    database.execute("CREATE TABLE SCHEMA.own (n int)")
+
+    @hr.idempotent(
+        "own", connect=lambda: psycopg.connect(database.dsn, options=f"-c search_path={database.schema}")
+    )
+    def write(rows: Any, batch_id: int, connection: psycopg.Connection) -> None:
+        connection.execute("INSERT INTO own VALUES (%s)", (batch_id,))
+        if rows is None:
+            raise ValueError("no rows")
+
+    for batch_id in (0, 0, 1, 1):
+        write(object(), batch_id)  # type: ignore[arg-type] # stands in for a DataFrame
+    with pytest.raises(ValueError, match="no rows"):
+        write(None, 2)  # type: ignore[arg-type] # stands in for a DataFrame
+    assert database.execute("SELECT n FROM SCHEMA.own ORDER BY n") == [(0,), (1,)]
