@@ -30,6 +30,8 @@ COMMANDS: Final = (
     "run",
     "check",
     "pipelines",
+    "replay",
+    "verify",
     "console",
     "demo",
     "setup",

@@ -77,6 +77,7 @@ def _read(path: Path) -> Origin:
 
 def _write(path: Path, origin: Origin) -> None:
     content = {"cluster_id": origin.cluster_id, "topic_ids": dict(origin.topic_ids)}
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = path.with_name(f"{path.name}~")
     with new.open("w") as file:
         json.dump(content, file)

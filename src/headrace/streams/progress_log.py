@@ -66,7 +66,7 @@ class ProgressLog:
 
 def has_batch(checkpoint: Path) -> bool:
     """Whether the checkpoint holds anything to go on from."""
-    return any(_numbers(checkpoint / "offsets"))
+    return bool(_numbers(checkpoint / "offsets"))
 
 
 def read_progress_log(checkpoint: Path) -> ProgressLog:

@@ -15,6 +15,7 @@ from headrace.errors import PipelineFailed
 from headrace.failpoints import arm_all
 from headrace.streams.admin import ensure_topics, identify
 from headrace.streams.checkpoint import lock_checkpoint, try_lock_checkpoint
+from headrace.streams.go_live import refuse_unfinished
 from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan, make_plan
@@ -52,6 +53,7 @@ def run(
     with ExitStack() as held, _stop_on_signals(stop) as stopped:
         for name in plan.names:
             lock_checkpoint(config, name, held)
+            refuse_unfinished(config, name)
         own = [
             topic for topic in plan.read_topics if try_lock_checkpoint(config, topic.dead_letters_query, held)
         ]

@@ -80,7 +80,15 @@ class Kafka:
     def read(self, topic: str, until: Callable[[list[Record]], bool]) -> list[Record]:
         """Read the topic from its beginning until there is enough; fail if that takes too long."""
         records: list[Record] = []
-        consumer = Consumer({**self._settings, "group.id": "test", "enable.auto.commit": False})
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": "test",
+                "enable.auto.commit": False,
+                # Where the first records were deleted, the beginning is behind them.
+                "auto.offset.reset": "earliest",
+            }
+        )
         try:
             count = len(self._admin.list_topics(timeout=WITHIN_S).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])

@@ -61,6 +61,12 @@ def test_a_source_that_had_nothing_yet_is_a_dash(checkpoint: Path) -> None:
     assert read_progress_log(checkpoint).batches[0].ends == ({}, {("orders", 0): 7})
 
 
+def test_a_checkpoint_with_its_first_batch_is_one_to_go_on_from(checkpoint: Path) -> None:
+    (checkpoint / "offsets" / "1").unlink()
+
+    assert has_batch(checkpoint)
+
+
 def test_a_checkpoint_without_a_batch_is_none(tmp_path: Path) -> None:
     assert not has_batch(tmp_path)
     log = read_progress_log(tmp_path)

@@ -1,0 +1,96 @@
+"""`headrace replay`: run a pipeline over the log once more."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from headrace.cli.client import client_options
+from headrace.cli.options import AsJson, Bootstrap, DataDir
+from headrace.cli.output import report, say
+from headrace.cli.times import parse_moment_ms
+from headrace.config import StreamsConfig
+from headrace.errors import ConfigError
+
+
+def replay(
+    target: Annotated[str, typer.Argument(metavar="FILE:PIPELINE", help="Where the pipeline is.")],
+    bootstrap: Bootstrap,
+    data: DataDir,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", help="A moment, such as 2026-11-16T09:30:00Z or 7d (ago), or 0:17,1:20."),
+    ] = None,
+    finish: Annotated[
+        str | None, typer.Option("--to", help="Up to there; without, up to the end of the log.")
+    ] = None,
+    into: Annotated[str | None, typer.Option(help="A new topic for the results; computed in batch.")] = None,
+    then_live: Annotated[
+        bool, typer.Option("--then-live", help="Replay on the checkpoint that `headrace run` goes on from.")
+    ] = False,
+    swap: Annotated[
+        bool, typer.Option("--swap", help="The same, in place of the present checkpoint and results.")
+    ] = False,
+    master: Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a pipeline over the log once more: into a new topic, or up to the present and then live.
+
+    --from and --to take a moment, or an offset for each partition: 0:17,1:20, or TOPIC:0:17 where several
+    topics are read. A replay that was interrupted is finished by giving the same command again.
+    """
+    # Spark is an extra: only the commands that need it may import what needs it.
+    from headrace.streams.load import load_pipelines, split_target  # noqa: PLC0415
+    from headrace.streams.spans import OPEN, Bound, parse_offsets_bound  # noqa: PLC0415
+
+    def bound(text: str | None) -> Bound:
+        if text is None:
+            return OPEN
+        return parse_offsets_bound(text) or Bound(
+            moment_ms=parse_moment_ms(text, now_ms=time.time_ns() // 1_000_000)
+        )
+
+    is_live = then_live or swap
+    if (into is None) != is_live:
+        raise ConfigError("replay where to? Use one of --into TOPIC, --then-live and --swap")
+    if is_live and finish is not None:
+        raise ConfigError("--to is for --into: what goes live is replayed up to the present")
+    pipelines = load_pipelines(target)
+    if len(pipelines) != 1:
+        path, _name = split_target(target)
+        names = ", ".join(pipeline.name for pipeline in pipelines)
+        raise ConfigError(
+            f"{path} has several pipelines, {names}: name one, as in {path}:{pipelines[0].name}"
+        )
+    (pipeline,) = pipelines
+    config = StreamsConfig(bootstrap=bootstrap, data_dir=data, master=master, client_options=client_options())
+    if into is not None:
+        from headrace.streams.replay import replay as replay_into  # noqa: PLC0415  # see above
+
+        done = replay_into(pipeline, config, into, begin=bound(begin), finish=bound(finish), on_step=_step)
+        line = f"replayed {done.offset_count:,} offsets of the log: {done.row_count:,} results in {into}"
+        report(
+            line,
+            {"into": into, "offset_count": done.offset_count, "row_count": done.row_count},
+            as_json=as_json,
+        )
+        return
+    from headrace.streams.go_live import go_live  # noqa: PLC0415  # see above
+
+    live = go_live(pipeline, config, begin=bound(begin), swap=swap, on_step=_step)
+    deleted = [
+        {"topic": topic, "partition": partition, "before": offset}
+        for (topic, partition), offset in live.deleted_before.items()
+    ]
+    swapped = "; the old results are deleted" if deleted else ""
+    report(
+        f"replayed in {live.batch_count:,} batches{swapped}: `headrace run {target}` goes on from there",
+        {"pipeline": pipeline.name, "batch_count": live.batch_count, "deleted": deleted},
+        as_json=as_json,
+    )
+
+
+def _step(line: str) -> None:
+    say(f"{line} ...")

@@ -1,0 +1,113 @@
+"""How the results of a pipeline are to be compared: as rows, or as the last one of each key.
+
+An aggregate writes a key's result again whenever it changes, and a computation in batch gives the last one
+only. Which columns make the key is followed from the aggregate up to what the pipeline returns, through
+projections and filters. A window is told by its start and its end as well. Where that way ends, at a join
+or at rows that are taken apart, all that can be said is that the last results must be among those that were
+written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from headrace.streams.plans.lineage import Lineage, output_of, trace
+from headrace.streams.plans.tree import Node
+
+_TRANSPARENT: Final = {"SubqueryAlias", "EventTimeWatermark", "RepartitionByExpression", "Repartition"}
+_ROW_BY_ROW: Final = {"Project", "Filter", "Generate", "SubqueryAlias", "EventTimeWatermark"}
+_WINDOW_FIELDS: Final = {"start", "end"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """How to compare what a plan gives."""
+
+    way: Literal["rows", "latest", "contained"]
+    identity: tuple[str, ...] = ()
+    """`latest`: the columns of the key."""
+    is_filtered: bool = False
+    """`latest`: whether results are left out by what they are."""
+    uncertain: dict[str, frozenset[str]]
+    """Columns that can't be computed a second time, and the functions that are to blame."""
+    uncertain_rows: frozenset[str]
+    """Functions because of which not even the rows can be."""
+    approximate: tuple[str, ...] = ()
+    """Columns whose last digits don't count."""
+
+
+def results_of(plan: Node, columns: dict[int, str]) -> Results:
+    """How to compare what the plan gives. `columns` are those of the topics, by the session's numbers."""
+    lineage = trace(plan, columns)
+    uncertain = {
+        column.name: causes for column in output_of(plan) if (causes := _column_causes(column, lineage))
+    }
+    rows = frozenset(lineage.uncertain_rows)
+    if not any(node.kind == "Aggregate" and _is_fed(node, columns) for node in plan.walk()):
+        return Results(way="rows", uncertain=uncertain, uncertain_rows=rows)
+    keys, is_filtered = _keys(plan, lineage, columns)
+    if keys is None:
+        return Results(way="contained", uncertain=uncertain, uncertain_rows=rows)
+    return Results(
+        way="latest", identity=keys, is_filtered=is_filtered, uncertain=uncertain, uncertain_rows=rows
+    )
+
+
+def _column_causes(column: Node, lineage: Lineage) -> frozenset[str]:
+    number = column.attribute_id
+    return lineage.uncertain.get(number, frozenset()) if number is not None else lineage.causes(column)
+
+
+def _is_fed(node: Node, columns: dict[int, str]) -> bool:
+    """Whether rows of a topic reach it."""
+    return any(column.attribute_id in columns for each in node.walk() for column in output_of(each))
+
+
+def _keys(plan: Node, lineage: Lineage, columns: dict[int, str]) -> tuple[tuple[str, ...] | None, bool]:
+    """The columns that make the key, None if they are not all there; and whether results are filtered."""
+    path, node, is_filtered = [], plan, False
+    while node.kind in {"Project", "Filter"} | _TRANSPARENT:
+        path.append(node)
+        is_filtered = is_filtered or node.kind == "Filter"
+        node = node.children[0]
+    if node.kind != "Aggregate" or not _is_fed(node, columns):
+        return None, is_filtered
+    wanted = node.expressions("groupingExpressions")
+    known = _keys_of_aggregate(node, lineage)
+    for each in reversed(path):
+        if each.kind == "Project":
+            known = _through(each, known)
+    names = {
+        column.name: known[number] for column in output_of(plan) if (number := column.attribute_id) in known
+    }
+    if set(names.values()) != set(range(len(wanted))):
+        return None, is_filtered
+    return tuple(names), is_filtered
+
+
+def _keys_of_aggregate(node: Node, lineage: Lineage) -> dict[int | None, int]:
+    """Which of the aggregate's results are keys, and which."""
+    definitions = [lineage.definition(key) for key in node.expressions("groupingExpressions")]
+    known = {}
+    for column in node.expressions("aggregateExpressions"):
+        definition = lineage.definition(column)
+        if definition in definitions:
+            known[column.attribute_id] = definitions.index(definition)
+    return known
+
+
+def _through(project: Node, known: dict[int | None, int]) -> dict[int | None, int]:
+    above = {}
+    for column in project.expressions("projectList"):
+        made = column.children[0] if column.kind == "Alias" else column
+        if made.kind == "GetStructField" and made.fields.get("name") in _WINDOW_FIELDS:
+            made = made.children[0]
+        if made.kind == "AttributeReference" and made.attribute_id in known:
+            above[column.attribute_id] = known[made.attribute_id]
+    return above
+
+
+def is_row_by_row(plan: Node) -> bool:
+    """Whether each row is treated by itself, so that the log can be taken in pieces."""
+    return all(node.kind in _ROW_BY_ROW or not node.children for node in plan.walk())

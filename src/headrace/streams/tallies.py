@@ -1,0 +1,185 @@
+"""Compare records in Spark: results that were computed again with those that were written.
+
+A record's value is compared as the JSON object that it is: the order of its fields does not count, 1.0 is 1,
+and columns that can't be computed twice are left out. One that is no object is compared as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+from headrace.streams.comparison import DIGITS, Tally
+from headrace.streams.plans.results import Results
+
+LISTED_MAX: Final = 1000
+"""How many differences are listed, and looked into."""
+
+_HEADERS: Final = "array<struct<key: string, value: binary>>"
+_IDENTITY: Final = ("topic", "key", "identity", "headers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tallies:
+    """What Spark has counted."""
+
+    computed_count: int
+    written_count: int
+    different: tuple[Tally, ...]
+    """No more than LISTED_MAX."""
+    left_off: int
+
+
+def compare(computed: DataFrame, written: DataFrame, results: Results) -> Tallies:
+    """Count what is different. Both are records: topic, key, value, headers; `written` has its place, too."""
+    ours = comparable(computed, results).select(
+        *_IDENTITY, F.col("body").alias("computed"), _no_text("written"), _count(1), _count(0, "written")
+    )
+    body = comparable(written, results)
+    latest = _latest(body) if results.way == "latest" else body
+    theirs = latest.select(
+        *_IDENTITY, _no_text("computed"), F.col("body").alias("written"), _count(0), _count(1, "written")
+    )
+    tallies = (
+        ours.unionByName(theirs)
+        .groupBy(*_IDENTITY)
+        .agg(
+            F.max("computed").alias("computed"),
+            F.max("written").alias("written"),
+            F.sum("computed_count").alias("computed_count"),
+            F.sum("written_count").alias("written_count"),
+        )
+        .persist(StorageLevel.DISK_ONLY)
+    )
+    try:
+        return _collect(tallies, results)
+    finally:
+        tallies.unpersist()
+
+
+def counts_of(
+    computed: DataFrame, tallies: Iterable[Tally], results: Results
+) -> dict[object, tuple[str | None, int]]:
+    """What another computation gives for the same results: the value, and how often."""
+    body = comparable(computed, results)
+    identities = [_row_identity(each) for each in tallies]
+    schema = f"topic string, key binary, identity array<string>, headers {_HEADERS}"
+    wanted = F.broadcast(computed.sparkSession.createDataFrame(identities, schema))
+    same = [body[name].eqNullSafe(wanted[name]) for name in _IDENTITY]
+    counted = (
+        body.join(wanted, same, "left_semi")
+        .groupBy(*_IDENTITY)
+        .agg(F.max("body").alias("body"), F.count("*").alias("count"))
+    )
+    return {_identity(row): (row["body"], row["count"]) for row in counted.collect()}
+
+
+def comparable(records: DataFrame, results: Results) -> DataFrame:
+    """Records with what they are compared by: `identity`, and `body`."""
+    fields = F.from_json(F.col("value").cast("string"), "map<string,variant>")
+    entries = F.array_sort(
+        F.map_entries(F.transform_values("_fields", lambda _name, value: F.to_json(value)))
+    )
+    shown = F.filter(entries, lambda entry: ~entry["key"].isin(list(results.uncertain)))
+
+    def field_text(entry: Column) -> Column:
+        is_float = entry["key"].isin(list(results.approximate))
+        value = F.when(is_float, _rounded(entry["value"])).otherwise(entry["value"])
+        return F.concat(F.lit('"'), entry["key"], F.lit('":'), value)
+
+    texts = F.transform(shown, field_text)
+    is_object = F.col("_fields").isNotNull()
+    text = F.concat(F.lit("{"), F.array_join(texts, ","), F.lit("}"))
+    body = F.when(is_object, text).otherwise(F.col("value").cast("string"))
+    is_latest = results.way == "latest"
+    named = F.array(*(_field(name) for name in results.identity)).cast("array<string>")
+    headers = F.coalesce(F.col("headers"), F.array().cast(_HEADERS))
+    return (
+        records.withColumn("_fields", fields)
+        .withColumn("body", body)
+        .withColumn("identity", named if is_latest else F.array("body"))
+        # By key, what counts is the last value; how it was sent does not make it another.
+        .withColumn("headers", F.array().cast(_HEADERS) if is_latest else headers)
+    )
+
+
+def _rounded(text: Column) -> Column:
+    """A number with no more than DIGITS digits; what is no number stays what it is."""
+    number = text.try_cast("double")
+    scale = F.pow(F.lit(10.0), F.lit(DIGITS - 1) - F.floor(F.log10(F.abs(number))))
+    rounded = F.when(number == 0, 0.0).otherwise(F.rint(number * scale) / scale)
+    return F.coalesce(rounded.cast("string"), text)
+
+
+def _field(name: str) -> Column:
+    return F.to_json(F.try_element_at(F.col("_fields"), F.lit(name)))
+
+
+def _latest(written: DataFrame) -> DataFrame:
+    """The last record of each key. Across partitions, as when a topic has grown, by time."""
+    by_offset = F.max_by("body", "offset")
+    by_time = F.max_by("body", F.struct("timestamp", "offset"))
+    in_one = F.min("partition") == F.max("partition")
+    return written.groupBy(*_IDENTITY).agg(F.when(in_one, by_offset).otherwise(by_time).alias("body"))
+
+
+def _collect(tallies: DataFrame, results: Results) -> Tallies:
+    totals = tallies.agg(F.sum("computed_count"), F.sum("written_count")).collect()[0]
+    differs = F.col("computed_count") != F.col("written_count")
+    if results.way == "latest":
+        differs |= ~F.col("computed").eqNullSafe(F.col("written"))
+    elif results.way == "contained":
+        differs = F.col("computed_count") > F.col("written_count")
+    different = tallies.where(differs)
+    listed = different.orderBy("topic", "key", "identity").limit(LISTED_MAX).collect()
+    left_off = different.count() - len(listed) if len(listed) == LISTED_MAX else 0
+    return Tallies(
+        computed_count=totals[0] or 0,
+        written_count=totals[1] or 0,
+        different=tuple(_tally(row) for row in listed),
+        left_off=left_off,
+    )
+
+
+def _tally(row: Any) -> Tally:
+    return Tally(
+        identity=_identity(row),
+        topic=row["topic"],
+        key=None if row["key"] is None else bytes(row["key"]).decode(errors="replace"),
+        computed=row["computed"],
+        written=row["written"],
+        computed_count=row["computed_count"],
+        written_count=row["written_count"],
+    )
+
+
+def _identity(row: Any) -> tuple[object, ...]:
+    headers = tuple((header["key"], _bytes(header["value"])) for header in row["headers"])
+    return row["topic"], _bytes(row["key"]), tuple(row["identity"]), headers
+
+
+def _row_identity(tally: Tally) -> tuple[object, ...]:
+    assert isinstance(tally.identity, tuple)
+    topic, key, identity, headers = tally.identity
+    return topic, None if key is None else bytearray(key), list(identity), _header_rows(headers)
+
+
+def _header_rows(headers: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytearray | None]]:
+    return [(key, None if value is None else bytearray(value)) for key, value in headers]
+
+
+def _bytes(value: Collection[int] | None) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+def _no_text(name: str) -> Column:
+    return F.lit(None).cast("string").alias(name)
+
+
+def _count(number: int, side: str = "computed") -> Column:
+    return F.lit(number).cast("bigint").alias(f"{side}_count")

@@ -1,0 +1,304 @@
+"""Compute a pipeline's results again from the log, and compare them with what it wrote.
+
+The part of the log is the one that the checkpoint says was processed: from where each source began, up to
+the end of the last batch that is done. What was written is all of its topics, as committed readers see them.
+
+Where something is different, the computation is done once more without what could be to blame: without the
+rows that came late, without the records that were dead letters then, or with what a batch that is not done
+may have read. If that gives what was written, the cause is known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+from pyspark.sql.types import DoubleType, FloatType
+
+from headrace.config import StreamsConfig
+from headrace.errors import PipelineError
+from headrace.streams.admin import Cluster
+from headrace.streams.batch_source import read_frames, read_records
+from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.circumstances import circumstances_of, remarks_of
+from headrace.streams.comparison import Comparison, Explanation, Kind, explain, judge
+from headrace.streams.describe import columns_of, plan_of
+from headrace.streams.failure import first_line
+from headrace.streams.history import read_history
+from headrace.streams.log_offsets import end_offsets, existing_places, first_offsets, results_deleted
+from headrace.streams.pipeline import Pipeline
+from headrace.streams.plan import make_plan
+from headrace.streams.plans.results import Results, results_of
+from headrace.streams.processed import Processed, find_processed, source_ends
+from headrace.streams.progress_log import Batch, has_batch
+from headrace.streams.results_topic import results_topic
+from headrace.streams.session import start_session, stop_session
+from headrace.streams.sinks.records import to_records
+from headrace.streams.spans import Span
+from headrace.streams.tallies import Tallies, compare, counts_of
+from headrace.streams.topic import METADATA_COLUMN, Topic
+from headrace.streams.workspace import workspace
+
+MISSING: Final[frozenset[Kind]] = frozenset({"missing", "changed"})
+ADDED: Final[frozenset[Kind]] = frozenset({"unexpected", "duplicate", "changed"})
+
+OnStep = Callable[[str], None]
+Alter = Callable[[Topic, DataFrame], DataFrame]
+
+
+def verify(
+    pipeline: Pipeline[Any],
+    config: StreamsConfig,
+    *,
+    others: Sequence[Pipeline[Any]] = (),
+    on_step: OnStep = lambda _line: None,
+) -> Comparison:
+    """Compute again and compare. `others` are pipelines that may write the same topics. Changes nothing."""
+    plan = make_plan([pipeline])
+    results_topic(pipeline, "verified")
+    if not has_batch(checkpoint_path(config, pipeline.name)):
+        raise PipelineError(
+            f"pipeline {pipeline.name} has no checkpoint in {config.checkpoints_dir}, so that nobody knows "
+            "what it has processed: run it first, or name another --data"
+        )
+    with ExitStack() as held:
+        work_dir = held.enter_context(workspace(config.data_dir))
+        on_step("starting Spark")
+        session = start_session(config, slots=os.cpu_count() or 1, work_dir=work_dir)
+        held.callback(stop_session, session)
+        return verify_in(
+            session, pipeline, plan.sources[pipeline.name], config, others=others, on_step=on_step
+        )
+
+
+def verify_in(
+    session: SparkSession,
+    pipeline: Pipeline[Any],
+    sources: Mapping[str, Topic],
+    config: StreamsConfig,
+    *,
+    others: Sequence[Pipeline[Any]] = (),
+    on_step: OnStep = lambda _line: None,
+) -> Comparison:
+    """The same in a session that runs already."""
+    verification = _Verification(
+        session=session, pipeline=pipeline, sources=sources, config=config, on_step=on_step
+    )
+    return verification.run([other for other in others if other.name != pipeline.name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Verification:
+    session: SparkSession
+    pipeline: Pipeline[Any]
+    sources: Mapping[str, Topic]
+    config: StreamsConfig
+    on_step: OnStep
+
+    @property
+    def topic(self) -> Topic:
+        """Where the results are."""
+        return results_topic(self.pipeline, "verified")
+
+    def run(self, others: Sequence[Pipeline[Any]]) -> Comparison:
+        # In this order: all that the checkpoint tells of has been written by the time the results' end is
+        # asked for, and all that is written by then was made of records that are there by the time the
+        # sources' end is.
+        processed = find_processed(self.config, self.pipeline.name, self.sources)
+        results_span = self._results_span()
+        opened = {} if processed.is_settled else processed.opened(source_ends(self.config, self.sources))
+        self.on_step(f"computing again from {processed.offset_count:,} offsets of the log")
+        computed, results = self._compute(processed.spans)
+        written = read_records(self.session, results_span, self.config)
+        tallies = compare(computed, written, results)
+        history = read_history(self.config, self.pipeline.name)
+        explanations = self._explanations(processed, opened, tallies, results) if tallies.different else []
+        circumstances = replace(
+            circumstances_of(self.pipeline, history, results, others),
+            results_deleted=results_deleted(self.config, results_span),
+            in_progress=results.way != "rows" and _is_longer(opened, processed.spans),
+        )
+        return Comparison(
+            way=results.way,
+            computed_count=tallies.computed_count,
+            written_count=tallies.written_count,
+            differences=tuple(judge(tallies.different, explanations, circumstances)),
+            left_off=tallies.left_off,
+            remarks=tuple(remarks_of(history, results, processed)),
+        )
+
+    def _compute(
+        self, spans: Mapping[str, Span], alter: Alter = lambda _topic, rows: rows
+    ) -> tuple[DataFrame, Results]:
+        """The records that the pipeline makes of these parts of the log."""
+        pipeline = self.pipeline
+        frames = {
+            parameter: alter(self.sources[parameter], frame)
+            for parameter, frame in read_frames(self.session, self.sources, spans, self.config).items()
+        }
+        try:
+            rows = pipeline.build(frames)
+            results = results_of(plan_of(rows), columns_of(frames))
+            records = to_records(rows, self.topic, pipeline=pipeline.name, side_outputs=pipeline.side_outputs)
+        except AnalysisException as error:
+            raise PipelineError(
+                f"pipeline {pipeline.name} can't be computed in batch: {first_line(error)}"
+            ) from error
+        self._refuse_uncertain(results)
+        return records, replace(results, approximate=_floats(rows) if results.way != "rows" else ())
+
+    def _refuse_uncertain(self, results: Results) -> None:
+        keys = {topic.key for topic in self.pipeline.outputs} | set(results.identity)
+        by_key = {cause for name in keys if name is not None for cause in results.uncertain.get(name, ())}
+        causes = sorted(results.uncertain_rows | by_key)
+        if causes:
+            raise PipelineError(
+                f"pipeline {self.pipeline.name} can't be verified: which rows it writes, or their keys, is "
+                f"decided by {' and '.join(causes)} and can't be computed a second time"
+            )
+
+    def _results_span(self) -> Span:
+        cluster = Cluster(self.config)
+        places = existing_places(cluster, [topic.name for topic in self.pipeline.outputs])
+        return Span(starts=first_offsets(cluster, places), ends=end_offsets(cluster, places))
+
+    def _explanations(
+        self, processed: Processed, opened: Mapping[str, Span], tallies: Tallies, results: Results
+    ) -> list[Explanation]:
+        found = []
+        kinds = {each.kind for each in tallies.different}
+        spans = processed.spans
+        if kinds & ADDED and _is_longer(opened, processed.spans):
+            self.on_step("looking for results of a batch that is not finished")
+            cause = "of records that came after the last finished batch"
+            found.append(self._explain(tallies, results, opened, kinds=ADDED, cause=cause))
+        late = _late_rows(processed, self.sources)
+        if kinds & MISSING and late:
+            self.on_step("looking for rows that came late")
+            cause = "rows of it came behind the watermark, and were left out"
+            alter = _without(late)
+            found.append(self._explain(tallies, results, spans, kinds=MISSING, cause=cause, alter=alter))
+        dead = self._dead_letters(processed) if kinds & MISSING else None
+        if dead is not None:
+            self.on_step("looking for records that were dead letters")
+            cause = "its record is among the dead letters: it could not be decoded when it was processed"
+            alter = _leave_out(dead)
+            found.append(self._explain(tallies, results, spans, kinds=MISSING, cause=cause, alter=alter))
+        return found
+
+    def _explain(
+        self,
+        tallies: Tallies,
+        results: Results,
+        spans: Mapping[str, Span],
+        *,
+        kinds: frozenset[Kind],
+        cause: str,
+        alter: Alter = lambda _topic, rows: rows,
+    ) -> Explanation:
+        computed, _ = self._compute(spans, alter)
+        return explain(
+            tallies.different,
+            counts_of(computed, tallies.different, results),
+            by_key=results.way == "latest",
+            cause=cause,
+            kinds=kinds,
+            judgement="expected",
+        )
+
+    def _dead_letters(self, processed: Processed) -> DataFrame | None:
+        """The places of the records in the spans that are dead letters; None if there are none."""
+        cluster = Cluster(self.config)
+        counts = cluster.partition_counts()
+        topics = {
+            f"{name}.dead-letters" for topic in self.sources.values() for name in topic.names
+        } & counts.keys()
+        places = [(topic, partition) for topic in topics for partition in range(counts[topic])]
+        span = Span(starts=first_offsets(cluster, places), ends=end_offsets(cluster, places))
+        if not span.offset_count:
+            return None
+        letters = read_records(self.session, span, self.config)
+        headers = F.map_from_entries("headers")
+        told = {name: headers[f"headrace.{name}"].cast("string") for name in ("topic", "partition", "offset")}
+        found = letters.select(
+            told["topic"].alias("topic"),
+            told["partition"].cast("int").alias("partition"),
+            told["offset"].cast("bigint").alias("offset"),
+        ).distinct()
+        return found if processed.offset_count else None
+
+
+def _is_longer(spans: Mapping[str, Span], than: Mapping[str, Span]) -> bool:
+    return any(span.offset_count > than[parameter].offset_count for parameter, span in spans.items())
+
+
+def _leave_out(places: DataFrame) -> Alter:
+    def alter(_topic: Topic, rows: DataFrame) -> DataFrame:
+        same = [
+            rows[METADATA_COLUMN][name].eqNullSafe(places[name]) for name in ("topic", "partition", "offset")
+        ]
+        return rows.join(F.broadcast(places), same, "left_anti")
+
+    return alter
+
+
+def _floats(rows: DataFrame) -> tuple[str, ...]:
+    """Columns whose last digits depend on the order in which an aggregate met its rows."""
+    return tuple(
+        each.name for each in rows.schema.fields if isinstance(each.dataType, DoubleType | FloatType)
+    )
+
+
+def _without(late: Mapping[str, Column]) -> Alter:
+    def alter(topic: Topic, rows: DataFrame) -> DataFrame:
+        return rows.where(~F.coalesce(late[topic.name], F.lit(False))) if topic.name in late else rows
+
+    return alter
+
+
+def _late_rows(processed: Processed, sources: Mapping[str, Topic]) -> dict[str, Column]:
+    """By topic: whether a row was behind the watermark when its batch was run, as far as that is known."""
+    late = {}
+    for topic in sources.values():
+        if topic.event_time is None or topic.watermark is None:
+            continue
+        batches = [
+            is_late
+            for batch in processed.batches
+            if (is_late := _is_late(processed, batch, topic)) is not None
+        ]
+        if batches:
+            late[topic.name] = reduce(or_, batches)
+    return late
+
+
+def _is_late(processed: Processed, batch: Batch, topic: Topic) -> Column | None:
+    """Spark leaves out of a batch what is behind the watermark of the batch before it."""
+    starts = processed.log.start_of(batch)
+    before = [each.watermark_ms for each in processed.log.batches if each.number == batch.number - 1]
+    if starts is None or not before or before[0] <= 0:
+        return None
+    begins = {place: offset for source in starts for place, offset in source.items()}
+    origin, offset = F.col(f"{METADATA_COLUMN}.topic"), F.col(f"{METADATA_COLUMN}.offset")
+    number = F.col(f"{METADATA_COLUMN}.partition")
+    parts = [
+        (origin == name)
+        & (number == partition)
+        & (offset >= begins.get((name, partition), 0))
+        & (offset < end)
+        for source in batch.ends
+        for (name, partition), end in source.items()
+        if name in topic.names
+    ]
+    if not parts:
+        return None
+    watermark = F.timestamp_millis(F.lit(before[0]))
+    return reduce(or_, parts) & (F.col(str(topic.event_time)) < watermark)

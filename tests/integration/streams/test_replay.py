@@ -1,0 +1,139 @@
+"""The log, replayed: into a new topic, and from the past to live."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+import headrace.streams as hr
+from headrace.config import StreamsConfig
+from headrace.errors import ConfigError, PipelineError
+from headrace.streams import replay as replay_module
+from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.go_live import GoLive
+from headrace.streams.pipeline import Pipeline
+from headrace.streams.replay import Replay, Replayed
+from headrace.streams.replay_note import read_note
+from headrace.streams.spans import OPEN, Bound
+from headrace.streams.verify import verify_in
+
+pytestmark = pytest.mark.spark
+
+orders = hr.topic("orders", schema="id string not null, amount double", start="latest", partitions=2)
+
+
+@hr.pipeline(writes=hr.topic("doubled", key="id", partitions=2))
+def doubled(orders: DataFrame) -> DataFrame:
+    return orders.select("id", (F.col("amount") * 2).alias("amount"))
+
+
+def totals_by(function: str) -> Pipeline[Any]:
+    def totals(orders: DataFrame) -> DataFrame:
+        return orders.groupBy("id").agg(F.expr(f"{function}(amount)").alias("total"))
+
+    return hr.pipeline(writes=hr.topic("totals", key="id", partitions=2))(totals)
+
+
+def order(number: str, amount: float) -> tuple[str, str]:
+    return number, json.dumps({"id": number, "amount": amount})
+
+
+def values(records: Any, column: str) -> list[tuple[str, float]]:
+    return sorted((record.key.decode(), json.loads(record.value)[column]) for record in records)
+
+
+def test_a_part_of_the_log_is_replayed_into_a_new_topic_exactly_once(
+    spark: SparkSession, kafka: Any, config: StreamsConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_module, "PIECE_OFFSETS_MAX", 2)
+    kafka.produce("orders", [order(number, 1) for number in "abcdef"] + [("x", "not json")])
+
+    sources = doubled.sources()
+
+    def replay(into: str, begin: Bound = OPEN, finish: Bound = OPEN) -> Replayed:
+        made = Replay(pipeline=doubled, sources=sources, into=into, config=config)
+        return made.run(spark, made.begin(begin=begin, finish=finish))
+
+    assert replay("all").row_count == 6
+    assert values(kafka.read_count("all", 6), "amount") == [(number, 2.0) for number in "abcdef"]
+
+    with pytest.raises(ConfigError, match="the topic all has records already: name a new one"):
+        replay("all")
+    with pytest.raises(ConfigError, match="itself reads or writes doubled"):
+        replay("doubled")
+
+    part = replay("part", begin=Bound(offsets={(None, 0): 1}), finish=Bound(offsets={(None, 0): 3}))
+    assert part.offset_count == 2
+    assert part.row_count == len(kafka.read_count("part", part.row_count))
+
+    # One that is interrupted before its third part goes on with that one, and one that has written its last
+    # part, but not noted that down, does not write it twice.
+    def interrupt(step: str) -> None:
+        if "part 3" in step:
+            raise KeyboardInterrupt
+
+    first = Replay(pipeline=doubled, sources=sources, into="again", config=config, on_step=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        first.run(spark, first.begin())
+    second = Replay(pipeline=doubled, sources=sources, into="again", config=config)
+    note = second.begin()
+    assert note.pieces_done == 2
+    second.run(spark, note)
+    assert second.run(spark, replace(note, pieces_done=note.piece_count - 1)).row_count == 0
+    assert values(kafka.read_count("again", 6), "amount") == [(number, 2.0) for number in "abcdef"]
+
+
+def test_corrected_results_take_the_place_of_the_old_ones_and_go_on_live(
+    spark: SparkSession, kafka: Any, config: StreamsConfig, start: Any, committed: Any
+) -> None:
+    wrong, right = totals_by("max"), totals_by("sum")
+    kafka.produce("orders", [order("a", 1), order("a", 2)])
+
+    # A replay up to the present on a checkpoint that is new, from before the pipeline's own start.
+    def go_live(pipeline: Pipeline[Any], *, swap: bool) -> None:
+        made = GoLive(pipeline=pipeline, config=config)
+        plan = made.plan()
+        made.run(spark, plan, made.prepare(plan, swap=swap))
+
+    go_live(wrong, swap=False)
+    assert values(kafka.read_count("totals", 1), "total") == [("a", 2.0)]
+    with pytest.raises(PipelineError, match="has a checkpoint: add --swap"):
+        go_live(wrong, swap=False)
+    with pytest.raises(PipelineError, match=r"totals can't go on .* keeps sum\(amount\) in addition"):
+        start(right, realtime=False)
+
+    go_live(right, swap=True)
+    assert read_note(config, "totals") is None
+    assert values(kafka.read_count("totals", 1), "total") == [("a", 3.0)]
+    assert len(list((config.data_dir / "replaced").iterdir())) == 1
+
+    # What comes now is added to what was replayed: no gap, and nothing twice.
+    kafka.produce("orders", [order("a", 4)])
+    queries = start(right, realtime=False)
+    assert values(kafka.read_count("totals", 2), "total") == [("a", 3.0), ("a", 7.0)]
+    committed("totals")
+    queries.stop()
+    assert verify_in(spark, right, right.sources(), config).verdict == "equal"
+
+
+def test_a_swap_that_was_interrupted_goes_on_where_it_stopped(
+    spark: SparkSession, kafka: Any, config: StreamsConfig
+) -> None:
+    kafka.produce("orders", [order("a", 1)])
+    first = GoLive(pipeline=doubled, config=config)
+    first.run(spark, first.plan(), first.prepare(first.plan(), swap=False))
+    kafka.read_count("doubled", 1)
+
+    # Killed after the old checkpoint was put aside, and called again.
+    swapping = GoLive(pipeline=doubled, config=config)
+    plan = swapping.plan()
+    begun = swapping.prepare(plan, swap=True)
+    assert not (checkpoint_path(config, "doubled") / "offsets").exists()
+    assert swapping.prepare(plan, swap=True) == begun
+    swapping.run(spark, plan, begun)
+    assert values(kafka.read_count("doubled", 1), "amount") == [("a", 2.0)]
