@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.kafka.budget import Budgets
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.open_connections import OpenConnections
-    from headrace.kafka.produce_template import ProduceTemplates
+    from headrace.kafka.produce_template import ProduceTemplates, ReadyAnswer
     from headrace.kafka.security.session import SaslSession
     from headrace.kafka.services import Services
 
@@ -190,7 +190,10 @@ class ClientConnection(asyncio.Protocol):
                 return False
             assert started.counters is not None  # Templates count what they start.
             started.counters.answered(started.outcome, perf_counter_ns() - started.began_ns)
-            self._send(started.encode(started.outcome))
+            answer: ReadyAnswer = started.outcome
+            self._counters.sent_bytes += len(answer.frame)
+            self._transport.write(answer.frame)
+            hit("kafka.answered")
         except Exception:
             # A mistake of ours in one request must not end the broker for everybody else.
             logger.exception(MISTAKE, self._peer, extra=self._log_fields())

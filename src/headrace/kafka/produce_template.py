@@ -181,10 +181,15 @@ class ProduceTemplate:
 
     def acknowledge(self, correlation_id: bytes, base_offset: int, append_time_ms: int) -> ReadyAnswer:
         """The answer to a request whose records have been appended."""
-        numbers: tuple[int, ...] = (base_offset, append_time_ms)
+        size, before, after = self._size, self._before, self._after
         if self._has_start_offset:
-            numbers = (*numbers, self.log.start_offset)
-        return ReadyAnswer(self._answer.pack(self._size, correlation_id, self._before, *numbers, self._after))
+            start_offset = self.log.start_offset
+            frame = self._answer.pack(
+                size, correlation_id, before, base_offset, append_time_ms, start_offset, after
+            )
+        else:
+            frame = self._answer.pack(size, correlation_id, before, base_offset, append_time_ms, after)
+        return ReadyAnswer(frame)
 
     def refuse(self, correlation_id: bytes, error: HeadraceError) -> ReadyAnswer:
         """The answer to a request whose records are not to be relied on."""

@@ -65,6 +65,7 @@ could use up two thousand million offsets.
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
 _PLACEMENT: Final = Struct(">qii")
+_PLACED_START: Final = Struct(">qiibI")
 _SIGNED: Final = Struct(">hiqqqhii")
 _MAGIC: Final = 2
 _LENGTH_ENDS_AT: Final = 12
@@ -174,6 +175,34 @@ def check_crc(header: BatchHeader, data: memoryview) -> None:
     crc = crc32c(data[_SIGNED_FROM:])
     if crc != header.crc:
         raise CorruptBatch(f"a batch has checksum {crc:#010x}, but says that it has {header.crc:#010x}")
+
+
+def place_plain(
+    records: bytes | memoryview, base_offset: int, size_bytes_max: int
+) -> tuple[BatchHeader, list[bytes | memoryview]] | None:
+    """Check and place records that are one batch, not compressed and without a producer, in few steps.
+
+    The header as placed, and the buffers of the batch at its place; None for all that is not as plain, or not
+    right: `split_batches` says what it is then.
+    """
+    size_bytes = len(records)
+    if not HEADER_BYTES < size_bytes <= size_bytes_max:
+        return None
+    fields = _HEADER.unpack_from(records)
+    _, length, _, magic, crc, attributes, last_offset_delta, _, _, producer_id, _, _, record_count = fields
+    signed = memoryview(records)[_SIGNED_FROM:]
+    if (
+        length + _LENGTH_ENDS_AT != size_bytes
+        or magic != _MAGIC
+        or attributes
+        or producer_id >= 0
+        or last_offset_delta != record_count - 1
+        or not 0 < record_count <= (size_bytes - HEADER_BYTES) // RECORD_BYTES_MIN
+        or crc32c(signed) != crc
+    ):
+        return None
+    start = _PLACED_START.pack(base_offset, length, LEADER_EPOCH, _MAGIC, crc)
+    return _new_header((base_offset, length, LEADER_EPOCH, *fields[3:])), [start, signed]
 
 
 def split_batches(

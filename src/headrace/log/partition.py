@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.failpoints import hit
-from headrace.log.batch import Batch, place, read_header, split_batches, with_base_offset
+from headrace.log.batch import Batch, place, place_plain, read_header, split_batches, with_base_offset
 from headrace.log.checkpoints import Checkpoints
 from headrace.log.compaction import LastWord
 from headrace.log.disk import SYSTEM_DISK
@@ -234,9 +234,14 @@ class PartitionLog:
         if self._is_closed or self._fail_stop.failed is not None:
             self._require_open()
             self._fail_stop.check()
+        now_ms = self._clock.now_ms()
+        base_offset = self._end_offset
+        plain = place_plain(records, base_offset, size_bytes_max)
+        if plain is not None and self._intake.takes_plain(plain[0].max_timestamp_ms, now_ms):
+            self._write_placed([plain[0]], plain[1], len(records))
+            return Appended(base_offset, self._end_offset - 1, now_ms)
         batches = split_batches(records, size_bytes_max, is_sequenced=is_sequenced)
         duplicate = self._find_duplicate(batches)
-        now_ms = self._clock.now_ms()
         has_append_time = self._intake.takes_append_time
         if duplicate is not None:
             return Appended(
@@ -246,7 +251,6 @@ class PartitionLog:
                 duplicate=True,
                 log_append_time_ms=duplicate.timestamp_ms if has_append_time else NO_TIMESTAMP,
             )
-        base_offset = self._end_offset
         self._write(self._intake.admit(batches, now_ms, size_bytes_max))
         return Appended(
             base_offset=base_offset,
@@ -510,6 +514,15 @@ class PartitionLog:
             buffers += with_base_offset(batch, offset)
             offset += header.last_offset_delta + 1
             size_bytes += header.size_bytes
+        self._write_placed(headers, buffers, size_bytes, marker)
+
+    def _write_placed(
+        self,
+        headers: list[BatchHeader],
+        buffers: Sequence[Buffer],
+        size_bytes: int,
+        marker: Marker | None = None,
+    ) -> None:
         try:
             segment = self._segment_for(headers, size_bytes)
             segment.open()
@@ -523,7 +536,7 @@ class PartitionLog:
             if header.producer_id >= 0:
                 now_s = self._clock.monotonic_s()
                 apply_batch(self._producers, segment.transaction_index, header, marker, now_s=now_s)
-        self._end_offset = offset
+        self._end_offset = segment.next_offset
         if self._checkpoints.appended(size_bytes) >= self._storage.checkpoint_bytes:
             self._checkpoints.capture(segment)
             self._storage.on_checkpoint_due(self)

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.records.readers import read_batch
@@ -21,6 +23,8 @@ from headrace.log.batch import (
     HEADER_BYTES,
     decode_records,
     encode_batch,
+    place,
+    place_plain,
     read_header,
     sign,
     split_batches,
@@ -252,3 +256,50 @@ def test_a_compressed_batch_may_claim_no_more_records_than_a_client_can_gather(
     split_batches(sign(_claiming(batch, COMPRESSED_RECORD_COUNT_MAX)), SIZE_MAX)
     with pytest.raises(CorruptBatch, match="10000001 records"):
         split_batches(sign(_claiming(batch, COMPRESSED_RECORD_COUNT_MAX + 1)), SIZE_MAX)
+
+
+def test_a_plain_batch_is_placed_as_any_other_and_all_else_is_left_to_the_general_way() -> None:
+    chance = random.Random(7)
+    placed_count = 0
+    for _ in range(3_000):
+        batch = bytearray(_any_batch(chance))
+        if chance.random() < 0.5:
+            batch[chance.randrange(len(batch))] ^= 1 << chance.randrange(8)
+        data = bytes(batch) + bytes(chance.choice((0, 0, 0, 1)))
+        if chance.random() < 0.5:
+            data = _signed(data)
+        size_bytes_max = chance.choice((len(data) - 1, len(data), 10_000))
+        plain = place_plain(data, 77, size_bytes_max)
+        if plain is None:
+            continue
+        placed_count += 1
+        header, buffers = plain
+        (expected,) = split_batches(data, size_bytes_max)
+        assert header == place(expected.header, 77)
+        assert not header.attributes
+        assert not header.is_idempotent
+        assert b"".join(buffers) == b"".join(with_base_offset(expected, 77))
+    assert placed_count > 300
+
+
+def test_most_batches_are_plain() -> None:
+    batch = encode_batch([Record(timestamp_ms=1, key=None, value=b"v")])
+    assert place_plain(memoryview(batch), 0, len(batch)) is not None
+
+
+def _any_batch(chance: random.Random) -> bytes:
+    records = [Record(timestamp_ms=5, key=None, value=bytes(chance.randrange(40)))] * chance.randrange(1, 4)
+    if chance.random() < 0.7:
+        return encode_batch(records)
+    return encode_batch(
+        records,
+        producer_id=chance.randrange(-1, 2),
+        producer_epoch=chance.randrange(-1, 2),
+        base_sequence=chance.randrange(-1, 2),
+        attributes=chance.choice((0, 1, 8, 16, 32, 64)),
+    )
+
+
+def _signed(data: bytes) -> bytes:
+    """The same with the checksum that it should have."""
+    return data[:17] + crc32c(data[21:]).to_bytes(4, "big") + data[21:]
