@@ -180,7 +180,7 @@ def check_crc(header: BatchHeader, data: memoryview) -> None:
 def place_plain(
     records: bytes | memoryview, base_offset: int, size_bytes_max: int
 ) -> tuple[BatchHeader, list[bytes | memoryview]] | None:
-    """Check and place records that are one batch, not compressed and without a producer, in few steps.
+    """Check and place records that are one batch, neither compressed nor of a transaction, in few steps.
 
     The header as placed, and the buffers of the batch at its place; None for all that is not as plain, or not
     right: `split_batches` says what it is then.
@@ -189,15 +189,17 @@ def place_plain(
     if not HEADER_BYTES < size_bytes <= size_bytes_max:
         return None
     fields = _HEADER.unpack_from(records)
-    _, length, _, magic, crc, attributes, last_offset_delta, _, _, producer_id, _, _, record_count = fields
+    _, length, _, magic, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, count = (
+        fields
+    )
     signed = memoryview(records)[_SIGNED_FROM:]
     if (
         length + _LENGTH_ENDS_AT != size_bytes
         or magic != _MAGIC
         or attributes
-        or producer_id >= 0
-        or last_offset_delta != record_count - 1
-        or not 0 < record_count <= (size_bytes - HEADER_BYTES) // RECORD_BYTES_MIN
+        or (producer_id >= 0 and (epoch < 0 or sequence < 0))
+        or last_offset_delta != count - 1
+        or not 0 < count <= (size_bytes - HEADER_BYTES) // RECORD_BYTES_MIN
         or crc32c(signed) != crc
     ):
         return None

@@ -30,7 +30,7 @@ from headrace.log.intake import Intake
 from headrace.log.log_start import remove_deleted
 from headrace.log.marker import Marker, encode_marker
 from headrace.log.open_files import OpenFiles
-from headrace.log.producers import Duplicate, ProducerStates, apply_batch
+from headrace.log.producers import ACCEPT, Duplicate, ProducerStates, apply_batch
 from headrace.log.record_deletion import LogStart
 from headrace.log.recovery import Recovery
 from headrace.log.replay import rebuild_transaction_index
@@ -237,7 +237,7 @@ class PartitionLog:
         now_ms = self._clock.now_ms()
         base_offset = self._end_offset
         plain = place_plain(records, base_offset, size_bytes_max)
-        if plain is not None and self._intake.takes_plain(plain[0].max_timestamp_ms, now_ms):
+        if plain is not None and self._takes_as_it_is(plain[0], now_ms):
             self._write_placed([plain[0]], plain[1], len(records))
             return Appended(base_offset, self._end_offset - 1, now_ms)
         batches = split_batches(records, size_bytes_max, is_sequenced=is_sequenced)
@@ -496,6 +496,12 @@ class PartitionLog:
     def _require_open(self) -> None:
         if self._is_closed:
             raise PartitionClosed(f"the partition {self.directory.name} is closed, or its topic deleted")
+
+    def _takes_as_it_is(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether a plain batch is neither to be changed nor a duplicate; may raise what `append` does."""
+        if not self._intake.takes_plain(header.max_timestamp_ms, now_ms):
+            return False
+        return header.producer_id < 0 or self._producers.check(header) is ACCEPT
 
     def _find_duplicate(self, batches: list[Batch]) -> Duplicate | None:
         if len(batches) > 1 and any(batch.header.is_idempotent for batch in batches):

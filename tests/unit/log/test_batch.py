@@ -277,7 +277,6 @@ def test_a_plain_batch_is_placed_as_any_other_and_all_else_is_left_to_the_genera
         (expected,) = split_batches(data, size_bytes_max)
         assert header == place(expected.header, 77)
         assert not header.attributes
-        assert not header.is_idempotent
         assert b"".join(buffers) == b"".join(with_base_offset(expected, 77))
     assert placed_count > 300
 
