@@ -530,7 +530,9 @@ class PartitionLog:
         marker: Marker | None = None,
     ) -> None:
         try:
-            segment = self._segment_for(headers, size_bytes)
+            segment = self._segments.active
+            if self._rolling.is_due(segment, headers, size_bytes, self._clock):
+                segment = self._roll()
             segment.open()
         except OSError as error:
             raise storage_error(f"opening {self._segments.active.path}", error) from error
@@ -546,21 +548,6 @@ class PartitionLog:
         if self._checkpoints.appended(size_bytes) >= self._storage.checkpoint_bytes:
             self._checkpoints.capture(segment)
             self._storage.on_checkpoint_due(self)
-
-    def _segment_for(self, headers: list[BatchHeader], size_bytes: int) -> Segment:
-        """The active segment, or a new one when it is time for one."""
-        active, last = self._segments.active, headers[-1]
-        newest_ms = last.max_timestamp_ms
-        if len(headers) > 1:
-            newest_ms = max(header.max_timestamp_ms for header in headers)
-        is_due = self._rolling.is_due(
-            active,
-            size_bytes=size_bytes,
-            next_offset=last.last_offset + 1,
-            timestamp_ms=newest_ms,
-            clock=self._clock,
-        )
-        return self._roll() if is_due else active
 
     def _roll(self) -> Segment:
         hit("log.roll")

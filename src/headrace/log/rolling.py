@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING
 from headrace.log.index import NO_TIMESTAMP, OFFSET_ENTRY_BYTES, RELATIVE_OFFSET_MAX, TIME_ENTRY_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
     from headrace.clock import Clock
+    from headrace.log.batch import BatchHeader
     from headrace.log.segment import Segment
     from headrace.log.topic_settings import TopicSettings
 
@@ -51,18 +53,20 @@ class Rolling:
         entries_max = self._bytes_max // (settings.index_interval_bytes + 1) + 1
         self._index_may_fill = entries_max >= min(self._offset_entries_max, self._time_entries_max)
 
-    def is_due(
-        self, active: Segment, *, size_bytes: int, next_offset: int, timestamp_ms: int, clock: Clock
-    ) -> bool:
-        """Whether batches of this size, up to this offset and this highest time, go to a new segment."""
+    def is_due(self, active: Segment, headers: Sequence[BatchHeader], size_bytes: int, clock: Clock) -> bool:
+        """Whether batches, given by their headers as placed and their size, go to a new segment."""
         if not active.size_bytes:
             return False
+        last = headers[-1]
+        timestamp_ms = last.max_timestamp_ms
+        if len(headers) > 1:
+            timestamp_ms = max(header.max_timestamp_ms for header in headers)
         first_ms = active.first_timestamp_ms
         if first_ms == NO_TIMESTAMP:
             first_ms, timestamp_ms = active.begun_ms, clock.now_ms()
         return (
             active.size_bytes + size_bytes > self._bytes_max
-            or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or last.last_offset + 1 - active.base_offset > RELATIVE_OFFSET_MAX
             or timestamp_ms - first_ms > self._span_ms_max
             or (self._index_may_fill and self._index_is_full(active))
         )
