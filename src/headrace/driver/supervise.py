@@ -105,7 +105,10 @@ class Supervised:
 
     def _stopped(self, statuses: Sequence[Status], exit_code: int) -> int:
         self._note(statuses, "stopped", exit_code)
-        return STOPPED if exit_code == -signal.SIGTERM else exit_code
+        if exit_code in {STOPPED, -signal.SIGTERM}:
+            return STOPPED
+        # One that had to be killed has no exit code of its own.
+        return max(exit_code, 1)
 
     def _ended(self, statuses: Sequence[Status], exit_code: int, *, is_hopeless: bool) -> int:
         noted = self._note(statuses, "stopped" if exit_code == STOPPED else "failed", exit_code)
