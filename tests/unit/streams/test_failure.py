@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.streams.failure import first_line, realtime_refusal
+from headrace.errors import BrokerUnavailable
+from headrace.streams.failure import first_line, headrace_error, realtime_refusal
 
 REFUSAL = (
     "[STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST] Streaming real-time mode has the following "
@@ -59,3 +60,19 @@ def test_another_limitation_of_real_time_mode_is_told_as_spark_tells_it() -> Non
 
 def test_other_errors_are_no_refusal() -> None:
     assert realtime_refusal("[CAST_INVALID_INPUT] no") is None
+
+
+def test_an_error_of_ours_that_a_task_has_raised_is_found_in_what_spark_says() -> None:
+    told = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+headrace.errors.BrokerUnavailable: pipeline copies can't write: no broker answers (timed out)
+"""
+    error = headrace_error(told)
+    assert isinstance(error, BrokerUnavailable)
+    assert str(error) == "pipeline copies can't write: no broker answers (timed out)"
+
+
+@pytest.mark.parametrize("told", ["", "ValueError: no", "headrace.errors.NoSuchError: no"])
+def test_an_error_of_somebody_else_is_none_of_ours(told: str) -> None:
+    assert headrace_error(told) is None

@@ -16,7 +16,7 @@ import pytest
 import headrace
 from headrace.config import LogConfig
 from headrace.errors import ConfigError, StorageError, UsageError
-from headrace.failpoints import Failpoint, arm_all, disarm, hit, is_armed
+from headrace.failpoints import Failpoint, arm_all, disarm, draw, hit, is_armed
 from headrace.log.batch import encode_batch
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
@@ -51,6 +51,32 @@ def test_an_error_happens_once_after_so_many_good_hits() -> None:
         assert raised.value.errno == errno.ENOSPC
         hit("log.sync")
     hit("log.sync")
+
+
+def test_what_is_to_happen_can_be_drawn_for_another_process_to_do() -> None:
+    with failpoint("pipeline.task.begun", error=errno.EIO, after=1):
+        assert draw("pipeline.task.begun") is None
+        drawn = draw("pipeline.task.begun")
+        assert drawn is not None
+        assert drawn.error == errno.EIO
+        assert draw("pipeline.task.begun") is None
+
+
+def test_a_kill_takes_its_victims_along() -> None:
+    program = """
+import os, time
+from headrace.failpoints import Failpoint, arm, hit
+child = os.fork()
+if child == 0:
+    time.sleep(60)
+    os._exit(0)
+arm([Failpoint("pipeline.task.begun", "kill", victims=(child,))])
+print(child, flush=True)
+hit("pipeline.task.begun")
+"""
+    # Its output ends only when the child is gone as well, which holds the other end.
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.returncode == -9
 
 
 def test_a_delay_happens_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from headrace.config import MIB
-from headrace.errors import BrokerUnavailable, FaultError, PipelineFailed
+from headrace.errors import BrokerUnavailable, FaultError, InvalidProducerEpoch, PipelineFailed
 from headrace.streams.sinks.ledger import Entry, group_of, read_entry, transactional_id_of
 
 ANSWER_S_MAX: Final = 60.0
@@ -206,7 +206,7 @@ def send(producer: Producer, records: Iterable[Record]) -> int:
 def _explained(pipeline: str, exception: KafkaException) -> FaultError:
     error: KafkaError = exception.args[0]
     if error.code() in _FENCED:
-        return PipelineFailed(
+        return InvalidProducerEpoch(
             f"another writer of pipeline {pipeline} has taken over: a second run of it, from another "
             "checkpoint, or a task that was started twice"
         )

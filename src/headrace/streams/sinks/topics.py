@@ -17,7 +17,7 @@ from typing import Final, Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.errors import FaultError
+from headrace.errors import FaultError, InvalidProducerEpoch
 from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
@@ -79,7 +79,12 @@ class TopicWriter:
         if batch.is_first:
             self._task_count = self._settle(batch)
         self._is_writing = True
-        row_count = self._run(records, batch)
+        try:
+            row_count = self._run(records, batch)
+        except InvalidProducerEpoch:
+            # What is open now belongs to whoever has taken over.
+            self._is_writing = False
+            raise
         self._is_writing = self._is_first = False
         hit("pipeline.written")
         return row_count
