@@ -20,9 +20,10 @@ from headrace.broker import Broker
 from headrace.config import Address, BrokerConfig, default_cache_dir, default_jars_dir
 from headrace.errors import SetupError
 from headrace.streams.jars import resolve_jars
+from headrace.testing.waiting import eventually
 from kafka_clients.asyncio_kafka import AiokafkaClient
 from kafka_clients.confluent import ConfluentAdmin, ConfluentClient
-from kafka_clients.interface import Client, ClientError, eventually
+from kafka_clients.interface import Client, ClientError
 from kafka_clients.java import JavaClient, JavaShell
 from kafka_clients.kafka_python import KafkaPythonClient
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafka_clients.interface import Client, ClientError, NewRecord, eventually
+from headrace.testing.waiting import eventually
+from kafka_clients.interface import Client, ClientError, NewRecord
 
 COMPLETE = ("confluent", "kafka-python", "java-4.3", "java-3.9")
 """aiokafka's administrator has few operations."""

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from apache_kafka import run_java
-from kafka_clients.interface import Admin, Client, eventually
+from headrace.testing.waiting import eventually
+from kafka_clients.interface import Admin, Client
 
 pytestmark = [pytest.mark.java, pytest.mark.clients("confluent")]
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from kafka_clients.interface import Client, ClientError, Consumer, Partition, Record, eventually
+from headrace.testing.waiting import eventually
+from kafka_clients.interface import Client, ClientError, Consumer, Partition, Record
 
 HERE = Path(__file__).parent
 MEMBER = """
@@ -49,9 +50,7 @@ def settle(
             records.extend(member.poll(0.02))
         return share([member.assignment() for member in members]) and len(records) >= record_count
 
-    eventually(
-        is_settled, lambda: f"shares are {[member.assignment() for member in members]} and did not settle"
-    )
+    eventually(is_settled, lambda: f"an even share, now {[member.assignment() for member in members]},")
     return records
 
 

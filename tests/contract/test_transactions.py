@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_clients.interface import Client, ClientError, NewRecord, Producer, eventually
+from headrace.testing.waiting import eventually
+from kafka_clients.interface import Client, ClientError, NewRecord, Producer
 
 FENCED = r"FENCED|INVALID_PRODUCER_EPOCH|ProducerFenced|_STATE|_FATAL"
 """How clients call it that another writer of the same transactional id has come."""

@@ -5,5 +5,6 @@
 - failpoints    named places where it dies, fails or waits
 - history, anomalies    what clients did and saw, and what of it a log must never do
 - clock, disk   time that moves by hand, and a disk that loses what was not synced
+- waiting       until something comes true
 - simulation, fuzz      the broker's own proof: seeded stories, and bytes that no client sends
 """

@@ -14,9 +14,9 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
 
+from headrace.testing.waiting import WITHIN_S
 from kafka_clients.interface import (
     POLL_S,
-    WITHIN_S,
     Admin,
     Client,
     ClientError,

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+from headrace.testing.waiting import WITHIN_S
 from kafka_clients.interface import (
     POLL_S,
-    WITHIN_S,
     Admin,
     Client,
     ClientError,

@@ -8,16 +8,15 @@ NotImplementedError: a test names the clients that it is about.
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-WITHIN_S: Final = 30.0
-"""How long anything may take before a test fails."""
+from headrace.testing.waiting import eventually
+
 POLL_S: Final = 0.05
 
 Partition = tuple[str, int]
@@ -162,7 +161,7 @@ class Consumer(ABC):
             records.extend(self.poll())
             return len(records) >= count
 
-        eventually(has_enough, lambda: f"{count} records were awaited and {len(records)} came")
+        eventually(has_enough, lambda: f"{count} records, of which {len(records)} came,")
         return records
 
     def values(self, count: int) -> list[bytes | None]:
@@ -315,20 +314,6 @@ class Client(ABC):
     def _keep(self, opened: Opened) -> Opened:
         self._opened.append(opened)
         return opened
-
-
-def eventually(
-    condition: Callable[[], T],
-    otherwise: Callable[[], str] = lambda: "it did not come true",
-    pause_s: float = 0,
-) -> T:
-    """Wait until the condition gives something true, and return it."""
-    end = time.monotonic() + WITHIN_S
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(pause_s)
-    raise AssertionError(f"{otherwise()} within {WITHIN_S:.0f} s")
 
 
 def error_name(number: int) -> str:

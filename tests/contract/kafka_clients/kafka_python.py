@@ -15,9 +15,9 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
+from headrace.testing.waiting import WITHIN_S
 from kafka_clients.interface import (
     POLL_S,
-    WITHIN_S,
     Admin,
     Client,
     ClientError,

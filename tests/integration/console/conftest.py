@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.config import Address, ConsoleConfig
 from headrace.console.server import ConsoleServer
+from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,15 +67,6 @@ def running_console(config: ConsoleConfig) -> Iterator[RunningConsole]:
         server.stop()
         thread.join(WITHIN_S)
     assert not thread.is_alive(), "the console did not stop"
-
-
-def poll_until(probe: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
-    """Ask until the answer is true; fail with the last one after a while."""
-    deadline = time.monotonic() + within_s
-    while not (answer := probe()):
-        assert time.monotonic() < deadline, f"still {answer!r} after {within_s} s"
-        time.sleep(0.02)
-    return answer
 
 
 class Topics:
@@ -132,10 +124,10 @@ def config(headrace_broker: Broker) -> ConsoleConfig:
     return ConsoleConfig(listen=Address("127.0.0.1", 0), bootstrap=headrace_broker.bootstrap)
 
 
-@pytest.fixture
-def eventually() -> Callable[..., Any]:
+@pytest.fixture(name="eventually")
+def waiting() -> Callable[..., Any]:
     """Ask until the answer is true."""
-    return poll_until
+    return eventually
 
 
 @pytest.fixture

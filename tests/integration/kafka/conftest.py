@@ -7,7 +7,6 @@ import io
 import select
 import socket
 import struct
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,22 +22,13 @@ from kio.serial import entity_reader, entity_writer
 
 from headrace.broker import Broker
 from headrace.testing.process import BrokerProcess
+from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 DEADLINE_S = 30.0
-
-
-def eventually(condition: Callable[[], Any], description: str = "the condition") -> Any:
-    """Wait until the condition gives something true, and return it."""
-    end = time.monotonic() + DEADLINE_S
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{description} did not come true within {DEADLINE_S:.0f} s")
 
 
 class Kafka:

@@ -7,8 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ import pytest
 
 from headrace.errors import ChildFailed
 from headrace.supervisor import ChildSpec, Supervisor
+from headrace.testing.waiting import eventually
 
 READY = re.compile(r"^ready (\d+)$")
 DEADLINE_S = 20.0
@@ -72,13 +72,6 @@ def family(tmp_path: Path) -> Iterator[Family]:
     family = Family(tmp_path)
     yield family
     family.supervisor.stop()
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "did not happen in time"
-        time.sleep(0.02)
 
 
 def is_running(pid: int) -> bool:
