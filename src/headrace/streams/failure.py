@@ -4,7 +4,8 @@ A failed query carries a Java stack trace, the plan and the offsets. The first l
 
     [CAST_INVALID_INPUT] The value '0x' of the type "STRING" cannot be cast to "INT" ... SQLSTATE: 22018
 
-Of it, the code in front and the SQLSTATE behind are left out.
+Of it, the code in front and the SQLSTATE behind are left out. Where a Python function on an executor has
+raised something, it is the last line of its trace.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _JAVA_CLASS: Final = re.compile(r"^(?:Caused by: )?(?:[a-z0-9_]+\.)+(?=[A-Z])")
 _OURS: Final = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
+_TRACE: Final = "Traceback (most recent call last):\n"
 _REFUSED: Final = re.compile(r"The operator\(s\): (.+?) is not in the operator allowlist")
 _REFUSED_MODE: Final = re.compile(r"Streaming real-time mode has the following limitation: (.+)")
 
@@ -39,9 +41,17 @@ OPERATORS: Final = {
 def first_line(error: BaseException | str) -> str:
     """What happened, without codes, class names, traces and plans."""
     text = str(error).strip()
-    line = text.splitlines()[0] if text else type(error).__name__
+    line = _raised_in_python(text) or (text.splitlines()[0] if text else type(error).__name__)
     line = _JAVA_CLASS.sub("", line)
     return _STATE.sub("", _CODE.sub("", line)).rstrip(";").strip()
+
+
+def _raised_in_python(text: str) -> str | None:
+    """What a Python function on an executor has raised: the line after the indented ones of its trace."""
+    _before, trace, after = text.partition(_TRACE)
+    if not trace:
+        return None
+    return next((line for line in after.splitlines() if line and not line.startswith(" ")), None)
 
 
 def headrace_error(error: BaseException | str) -> HeadraceError | None:

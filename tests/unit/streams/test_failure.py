@@ -76,3 +76,16 @@ headrace.errors.BrokerUnavailable: pipeline copies can't write: no broker answer
 @pytest.mark.parametrize("told", ["", "ValueError: no", "headrace.errors.NoSuchError: no"])
 def test_an_error_of_somebody_else_is_none_of_ours(told: str) -> None:
     assert headrace_error(told) is None
+
+
+def test_what_a_python_function_has_raised_is_told_without_its_trace() -> None:
+    told = """[PYTHON_EXCEPTION] An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "pipelines.py", line 7, in louder
+    return text.upper()
+           ^^^^^^^^^^
+AttributeError: 'NoneType' object has no attribute 'upper'
+
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+    assert first_line(told) == "AttributeError: 'NoneType' object has no attribute 'upper'"
