@@ -1,0 +1,191 @@
+"""Pipelines that are killed at each step of the commit protocol, driver, Java and tasks at once.
+
+100,000 records go through, ten thousand a batch, while a reader of committed records looks on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import headrace
+from apache_kafka import ApacheKafka
+from headrace.config import StreamsConfig
+from headrace.errors import SetupError
+from headrace.streams.admin import ensure_topics
+from headrace.testing.failpoints import FAILPOINTS, kill_at
+
+pytestmark = pytest.mark.spark
+
+RECORD_COUNT = 100_000
+WITHIN_S = 240.0
+PLACES = [name for name in FAILPOINTS if name.startswith("pipeline.")]
+OUTPUTS = {"evens": 3, "odds": 2}
+
+PIPELINE = """
+from pyspark.sql import functions as F
+
+import headrace.streams as hr
+
+numbers = hr.topic("numbers", schema="n bigint not null", partitions=3, max_records_per_batch=10000)
+
+@hr.pipeline(
+    writes=hr.topic("evens", key="n", partitions=3), side_outputs=[hr.topic("odds", key="n", partitions=2)]
+)
+def sorted_out(numbers):
+    return numbers.select("n", F.when(F.col("n") % 2 == 1, "odds").alias("_topic"))
+"""
+DRIVER = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from headrace.config import StreamsConfig
+from headrace.streams.checkpoint import lock_checkpoint
+from headrace.streams.load import load_pipelines
+from headrace.streams.run import run
+
+file, bootstrap, data = sys.argv[1:]
+config = StreamsConfig(bootstrap=bootstrap, data_dir=Path(data))
+pipelines = load_pipelines(file)
+with ExitStack() as held:
+    # There are no dead letters, and their query would only share the work: as if another process took them.
+    for topic in pipelines[0].sources().values():
+        lock_checkpoint(config, topic.dead_letters_query, held)
+    run(pipelines, config, realtime=False)
+"""
+
+
+class Reader(threading.Thread):
+    """Reads committed records of all outputs until there are enough."""
+
+    def __init__(self, bootstrap: str, count: int) -> None:
+        super().__init__(daemon=True)
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "onlooker",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign(
+            [TopicPartition(name, each, 0) for name, count in OUTPUTS.items() for each in range(count)]
+        )
+        self._count = count
+        self.given_up = threading.Event()
+        self.seen: list[tuple[str, int]] = []
+
+    def run(self) -> None:
+        while len(self.seen) < self._count and not self.given_up.is_set():
+            self.seen += self._read(0.2)
+        # Whatever is there twice comes at the end, too.
+        self.seen += self._read(2.0)
+        self._consumer.close()
+
+    def _read(self, timeout_s: float) -> list[tuple[str, int]]:
+        messages = self._consumer.consume(10_000, timeout_s)
+        return [(str(each.topic()), json.loads(each.value() or b"")["n"]) for each in messages]
+
+
+class Run:
+    """A process that runs the pipeline."""
+
+    def __init__(self, file: Path, bootstrap: str, data: Path, environment: dict[str, str]) -> None:
+        self._errors = (data.parent / "errors").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", DRIVER, str(file), bootstrap, str(data)],
+            env={**os.environ, **environment},
+            stderr=self._errors,
+        )
+        self._family: set[psutil.Process] = set()
+
+    def await_killed(self) -> None:
+        """Wait until it has killed itself, and all of its processes are gone with it."""
+        deadline_s = time.monotonic() + WITHIN_S
+        process = psutil.Process(self._process.pid)
+        while self._process.poll() is None:
+            assert time.monotonic() < deadline_s, "it does not die"
+            try:
+                self._family |= set(process.children(recursive=True))
+            except psutil.NoSuchProcess:
+                break
+            time.sleep(0.2)
+        code = self._process.wait(WITHIN_S)
+        self._errors.seek(0)
+        assert code == -signal.SIGKILL, self._errors.read()
+        assert len(self._family) > 1
+        _gone, alive = psutil.wait_procs(self._family, timeout=WITHIN_S)
+        assert not alive
+
+    def end(self) -> None:
+        """Stop it, whatever it does."""
+        self._process.terminate()
+        self._process.wait(WITHIN_S)
+        self._errors.close()
+
+
+@pytest.fixture(params=["embedded", pytest.param("apache", marks=pytest.mark.java)])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A broker of either kind."""
+    if request.param == "embedded":
+        broker: headrace.Broker = request.getfixturevalue("headrace_broker")
+        yield broker.bootstrap
+        return
+    try:
+        kafka = ApacheKafka()
+        kafka.start()
+    except SetupError as error:
+        pytest.skip(str(error))
+    yield kafka.bootstrap
+    kafka.stop()
+
+
+def fill(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for number in range(RECORD_COUNT):
+        producer.produce("numbers", b'{"n": %d}' % number, partition=number % 3)
+        producer.poll(0)
+    assert producer.flush(WITHIN_S) == 0
+
+
+@pytest.mark.timeout(1800)
+def test_each_record_comes_out_once_when_the_pipeline_is_killed_at_each_step(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    file, data = tmp_path / "pipelines.py", tmp_path / "data"
+    file.write_text(PIPELINE)
+    ensure_topics(StreamsConfig(bootstrap=bootstrap), {"numbers": 3, **OUTPUTS})
+    fill(bootstrap)
+    reader = Reader(bootstrap, RECORD_COUNT)
+    reader.start()
+
+    for place in PLACES:
+        killed = Run(file, bootstrap, data, kill_at(place, after=1))
+        try:
+            killed.await_killed()
+        finally:
+            killed.end()
+    last = Run(file, bootstrap, data, {})
+    reader.join(WITHIN_S)
+    reader.given_up.set()
+    reader.join()
+    last.end()
+
+    expected = {("odds" if number % 2 else "evens", number) for number in range(RECORD_COUNT)}
+    counts: Counter[Any] = Counter(reader.seen)
+    assert {record: count for record, count in counts.items() if count != 1} == {}
+    assert counts.keys() == expected
