@@ -90,13 +90,14 @@ def postgres_type(name: str, kind: DataType, *, pipeline: str) -> str:
     return _TYPES[type(kind)][0]
 
 
-def misfits(schema: StructType, found: Sequence[Found]) -> list[str]:
+def misfits(schema: StructType, found: Sequence[Found], *, pipeline: str) -> list[str]:
     """Why rows of this schema don't fit the table's columns, in sentences."""
+    wanted = {field.name: postgres_type(field.name, field.dataType, pipeline=pipeline) for field in schema}
     there = {column.name: column for column in found}
     given = {field.name: field.dataType for field in schema.fields}
     reasons = [
-        f"the table has no column {name}, which would be {postgres_type(name, kind, pipeline='')}"
-        for name, kind in given.items()
+        f"the table has no column {name}, which would be {kind}"
+        for name, kind in wanted.items()
         if name not in there
     ]
     reasons += [

@@ -37,7 +37,7 @@ def ensure_table(connection: Connection, table: PostgresTable, schema: StructTyp
         connection.execute(_create(table, schema, pipeline))
         return
     found = [Found(name=name, type=kind, is_required=required) for name, kind, required in columns]
-    reasons = misfits(schema, found)
+    reasons = misfits(schema, found, pipeline=pipeline)
     keys = [set(key) for (key,) in connection.execute(_KEYS, place).fetchall()]
     if table.key and set(table.key) not in keys:
         reasons.append(
