@@ -1,0 +1,113 @@
+"""Pipelines that write tables, as a process that is killed between their writes and Spark's checkpoint."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+import headrace.streams as hr
+from headrace.config import StreamsConfig
+from headrace.errors import PipelineError
+from headrace.streams.queries import Queries
+from headrace.testing.failpoints import kill_at
+
+pytestmark = pytest.mark.spark
+
+WITHIN_S = 280.0
+RUN = """
+import sys
+from pathlib import Path
+from headrace.config import StreamsConfig
+from headrace.streams.load import load_pipelines
+from headrace.streams.run import run
+
+pipelines, bootstrap, data = sys.argv[1:]
+run(load_pipelines(pipelines), StreamsConfig(bootstrap=bootstrap, data_dir=Path(data)), realtime=False)
+"""
+PIPELINES = """
+import headrace.streams as hr
+
+numbers = hr.topic("numbers", schema="n bigint not null", partitions=2)
+
+@hr.pipeline(writes=hr.postgres_table({dsn!r}, {table!r}, writers=2))
+def to_postgres(numbers):
+    return numbers
+
+@hr.pipeline(writes=hr.delta_table({path!r}))
+def to_delta(numbers):
+    return numbers
+"""
+
+
+@pytest.mark.timeout(600)
+def test_whatever_is_killed_between_write_and_checkpoint_each_row_is_in_each_table_once(
+    kafka: Any, config: StreamsConfig, database: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "numbers"
+    file = tmp_path / "pipelines.py"
+    file.write_text(PIPELINES.format(dsn=database.dsn, table=database.table("numbers"), path=str(path)))
+    produce(kafka, range(1000))
+    # The first to come by is the query for dead letters, which has none.
+    with running(file, config, kill_at("pipeline.task.committed", after=1)) as process:
+        assert process.wait(WITHIN_S) == -signal.SIGKILL
+
+    def in_postgres() -> list[int]:
+        return [n for (n,) in database.execute("SELECT n FROM SCHEMA.numbers ORDER BY n")]
+
+    def in_delta() -> list[int]:
+        try:
+            return sorted(DeltaTable(path).to_pyarrow_table()["n"].to_pylist())
+        except TableNotFoundError:
+            return []
+
+    with running(file, config):
+        # A batch that is there shows that nothing of those before it is still to come.
+        produce(kafka, range(1000, 1010))
+        await_that(lambda: {*in_postgres()} >= {*range(1010)} and {*in_delta()} >= {*range(1010)})
+    assert in_postgres() == list(range(1010))
+    assert in_delta() == list(range(1010))
+
+
+def test_real_time_mode_refuses_a_table_before_it_starts(
+    start: Callable[..., Queries], tmp_path: Path
+) -> None:
+    numbers = hr.topic("numbers", schema="n bigint")
+    pipeline = hr.pipeline(writes=hr.delta_table(tmp_path / "t"), reads={"rows": numbers}, name="copy")
+    with pytest.raises(PipelineError, match="which real-time mode can't: run it without --realtime"):
+        start(pipeline(lambda rows: rows), realtime=True)
+
+
+def produce(kafka: Any, numbers: range) -> None:
+    kafka.produce("numbers", [(str(number), json.dumps({"n": number})) for number in numbers])
+
+
+@contextmanager
+def running(
+    file: Path, config: StreamsConfig, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The pipelines of the file, in a process of their own that is gone afterwards."""
+    command = [sys.executable, "-c", RUN, str(file), config.bootstrap, str(config.data_dir)]
+    with ExitStack() as stack:
+        process = stack.enter_context(subprocess.Popen(command, env={**os.environ, **environment}))
+        stack.callback(process.send_signal, signal.SIGTERM)
+        yield process
+
+
+def await_that(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WITHIN_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "not all rows have come"
+        time.sleep(0.2)
