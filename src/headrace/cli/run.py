@@ -75,8 +75,7 @@ def run(
             raise typer.Exit(driver.run())
     # Spark is an extra: only the commands that need it may import what needs it.
     from headrace.cli.client import client_options  # noqa: PLC0415
-    from headrace.streams.load import load_pipelines  # noqa: PLC0415
-    from headrace.streams.run import run as run_pipelines  # noqa: PLC0415
+    from headrace.streams.session import java_ahead  # noqa: PLC0415
 
     config = StreamsConfig(
         bootstrap=bootstrap,
@@ -88,7 +87,14 @@ def run(
         client_options=client_options(),
     )
     mode = "in real-time mode" if realtime else "in micro-batches"
-    with _metrics(address, bootstrap, data, lambda: {os.getpid()}, is_public=metrics_public):
+    with (
+        java_ahead(config),
+        _metrics(address, bootstrap, data, lambda: {os.getpid()}, is_public=metrics_public),
+    ):
+        # What these load takes as long as Java takes to start, so both are done at once.
+        from headrace.streams.load import load_pipelines  # noqa: PLC0415
+        from headrace.streams.run import run as run_pipelines  # noqa: PLC0415
+
         run_pipelines(
             load_pipelines(target),
             config,

@@ -16,7 +16,7 @@ def setup(
 ) -> None:
     """Prepare this machine for pipelines: find or install Java 17+, fetch Spark's Kafka connector."""
     # Spark is an extra: only the commands that need it may import what needs it.
-    from headrace.streams.jars import resolve_jars  # noqa: PLC0415
+    from headrace.streams.jars import CHECKPOINT_JAR, find_checkpoint_jar, resolve_jars  # noqa: PLC0415
     from headrace.streams.java import find_java, install_java  # noqa: PLC0415
 
     config = StreamsConfig()
@@ -30,4 +30,8 @@ def setup(
             raise
         java = install_java()
     jars = resolve_jars(config.cache_dir, config.jars_dir)
+    if config.jars_dir is None:
+        resolve_jars(config.cache_dir, None, jars=(CHECKPOINT_JAR,))
+    elif find_checkpoint_jar(config.cache_dir, config.jars_dir) is None:
+        say(f"setup: {config.jars_dir} lacks {CHECKPOINT_JAR.filename}: batches work without it, but slower")
     say(f"setup: Java {java.version} at {java.executable}; {len(jars)} connector jars in {jars[0].parent}")

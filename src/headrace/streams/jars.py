@@ -1,13 +1,15 @@
-"""The connector jars: a pinned set, each known by its checksum, fetched once into a cache.
+"""The jars that Spark is given: pinned, each known by its checksum, fetched once into a cache.
 
     CACHE/jars/<digest of the set>/<artifact>-<version>.jar     complete and verified, or not there at all
     CACHE/jars/.lock                                            held while a set is being fetched
     CACHE/jars/.fetch-*                                         work in progress, or what a kill left of it
 
-Pinned one by one, because the connector's own dependencies can't all be had: the set below is the one that
-is known to work with Spark 4.3.0. It is resolved by Spark's own resolver, in a child process, without
-transitive lookup. The set's directory appears by one rename, so a kill half-way leaves no broken cache; a
-file that has been damaged since is noticed by its checksum, and the set is fetched again.
+The connector's jars are pinned one by one, because its own dependencies can't all be had: the set below is
+the one that is known to work with Spark 4.3.0. It is resolved by Spark's own resolver, in a child process,
+without transitive lookup. One jar more, a set of its own, makes checkpoints cheaper, and may be missing.
+
+A set's directory appears by one rename, so a kill half-way leaves no broken cache; a file that has been
+damaged since is noticed by its checksum, and the set is fetched again.
 """
 
 from __future__ import annotations
@@ -83,6 +85,15 @@ JARS: Final = (
     ),
 )
 
+CHECKPOINT_JAR: Final = Jar(
+    group="com.globalmentor",
+    artifact="hadoop-bare-naked-local-fs",
+    version="0.1.0",
+    sha256="e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62",
+)
+"""A local file system that sets no permissions. Hadoop's own forks a process for that, for each file that a
+checkpoint gets, which takes longer than writing it. Without it all is the same, and slower."""
+
 Show = Callable[[str], None]
 Fetch = Callable[[tuple[Jar, ...], Path, Show], None]
 
@@ -120,6 +131,14 @@ def are_jars_here(cache_dir: Path, jars_dir: Path | None, *, jars: tuple[Jar, ..
     return True
 
 
+def find_checkpoint_jar(cache_dir: Path, jars_dir: Path | None, *, jar: Jar = CHECKPOINT_JAR) -> Path | None:
+    """The file of the jar for checkpoints, where it is; nothing is fetched."""
+    if jars_dir is not None:
+        return _first_file(jars_dir / jar.filename, jars_dir / jar.resolved_filename)
+    home = cache_dir / "jars" / _digest_of((jar,))
+    return home / jar.filename if _is_complete((jar,), home) else None
+
+
 def fetch_with_spark(jars: tuple[Jar, ...], directory: Path, show: Show) -> None:
     """Let Spark's resolver, in a child process, put the jars into the directory."""
     child = subprocess.Popen(
@@ -148,7 +167,7 @@ def _fetch_into(home: Path, jars: tuple[Jar, ...], show: Show, fetch: Fetch) -> 
     """Fetch, verify, then make the whole set appear at once. Called with the lock held."""
     for leftover in home.parent.glob(".fetch-*"):
         shutil.rmtree(leftover)
-    show(f"jars: fetching {len(jars)} connector jars, once, into {home}")
+    show(f"jars: fetching {', '.join(jar.filename for jar in jars)}, once, into {home}")
     work = Path(tempfile.mkdtemp(prefix=".fetch-", dir=home.parent))
     try:
         fetch(jars, work, show)

@@ -2,7 +2,8 @@
 
 JAVA_HOME comes first, then PATH, as Spark itself looks; one that is missing or too old is passed over.
 What is found on PATH may be a shim or a wrapper that lies nowhere near the Java that it starts, so Java
-itself is asked where its home is.
+itself is asked where its home is. An installed Java has a file `release` in its home, which is not asked but
+read: starting Java just for that takes a third of a second.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ PACKAGES: Final = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "defaul
 _VERSION_TIMEOUT_S: Final = 30
 _INSTALL_TIMEOUT_S: Final = 900
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
+_RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 _HOME: Final = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 
 
@@ -43,8 +45,7 @@ def find_java() -> Java:
     """The first Java that is new enough, or one sentence that says what to install."""
     too_old: list[str] = []
     for executable in _candidates():
-        told = _ask(executable)
-        version, home = parse_version(told), parse_home(told)
+        version, home = _known(executable)
         if version is not None and home is not None and version >= JAVA_VERSION_MIN:
             return Java(executable=executable, version=version, home=home)
         too_old.append(f"{executable} is {f'Java {version}' if version else 'no working Java'}")
@@ -97,6 +98,19 @@ def _candidates() -> Iterator[Path]:
     on_path = shutil.which("java")
     if on_path is not None:
         yield Path(on_path)
+
+
+def _known(executable: Path) -> tuple[int | None, Path | None]:
+    """Version and home: as the file beside an installed Java says, which is quicker, else as Java says."""
+    home = executable.resolve().parent.parent
+    try:
+        release = _RELEASE.search((home / "release").read_text())
+    except (OSError, UnicodeDecodeError):
+        release = None
+    if release is not None and executable.is_file():
+        return int(release[1]), home
+    told = _ask(executable)
+    return parse_version(told), parse_home(told)
 
 
 def _ask(executable: Path) -> str:

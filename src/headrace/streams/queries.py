@@ -76,10 +76,11 @@ class Queries:
         read |= {name: list(parameters.values()) for name, parameters in plan.sources.items()}
         self._starts = settle_starts(self.config, read, partial(ask_starts, self.config))
         try:
-            for topic in topics:
-                self._start_dead_letters(topic)
+            # From where is settled, so the order means nothing but that pipelines are not kept waiting.
             for pipeline in plan.pipelines:
                 self._start_pipeline(pipeline, plan.sources[pipeline.name])
+            for topic in topics:
+                self._start_dead_letters(topic)
         except BaseException:
             # Why it could not start matters more than that another can't be stopped in time.
             with suppress(*JAVA_GONE):

@@ -15,6 +15,7 @@ from headrace.errors import PipelineFailed
 from headrace.failpoints import arm_all
 from headrace.streams.admin import ensure_topics, identify
 from headrace.streams.checkpoint import lock_checkpoint, try_lock_checkpoint
+from headrace.streams.gateway import kill_java
 from headrace.streams.go_live import refuse_unfinished
 from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
@@ -22,7 +23,7 @@ from headrace.streams.plan import Plan, make_plan
 from headrace.streams.progress import Progress
 from headrace.streams.queries import Queries
 from headrace.streams.reporter import QueryDescription, Reporter, reporting
-from headrace.streams.session import kill_java, start_session, stop_session
+from headrace.streams.session import start_session, stop_session
 from headrace.streams.topic import Topic
 from headrace.streams.workspace import workspace
 

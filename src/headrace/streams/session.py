@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
-from headrace.errors import SetupError
-from headrace.streams.failure import first_line
-from headrace.streams.jars import resolve_jars
+from headrace.streams.gateway import end_java, java_beside, kill_java, launch_java
+from headrace.streams.jars import find_checkpoint_jar, resolve_jars
 from headrace.streams.java import find_java
+from headrace.streams.workspace import workspace
 
 SHUFFLE_WAIT_MS: Final = 2
 """How long real-time mode may hold a row back after a shuffle to send more at once. Spark's 50 is felt."""
@@ -36,8 +36,6 @@ STOP_S_MAX: Final = 8.0
 gone. After that Java is killed, which costs no more than the open batches: they are run again."""
 QUERY_STOP_S_MAX: Final = 10
 """How long one query may take to stop where nothing else sets it a limit."""
-JAVA_EXIT_S_MAX: Final = 4.0
-"""How long Java may take to end once it has nothing left to do."""
 JAVA_GONE: Final = (Py4JError, PySparkException, OSError)
 """What calls to Spark raise when its Java process has ended, or is about to."""
 
@@ -49,10 +47,42 @@ def log_path(config: StreamsConfig) -> Path:
     return config.data_dir / "logs" / "spark.log"
 
 
+def java_log_path(config: StreamsConfig) -> Path:
+    """Where Java's own words go, which it says before Spark has a log."""
+    return log_path(config).with_name("java.log")
+
+
 def start_session(
     config: StreamsConfig, *, slots: int, work_dir: Path, name: str = "headrace"
 ) -> SparkSession:
     """Start Spark, with Java and the connector jars found first. `slots` counts for a local master only."""
+    options = session_options(config, slots=slots, jars=find_jars(config), work_dir=work_dir)
+    launch_java(options, java_log_path(config))
+    builder: SparkSession.Builder = SparkSession.builder
+    for key, value in options.items():
+        builder = builder.config(key, value)
+    return builder.appName(name).getOrCreate()
+
+
+@contextmanager
+def java_ahead(config: StreamsConfig) -> Iterator[None]:
+    """Start Java for a session that will be wanted, while something else is done."""
+    with workspace(config.data_dir) as work_dir:
+        options = session_options(config, slots=1, jars=find_jars(config), work_dir=work_dir)
+        with java_beside(options, java_log_path(config)):
+            yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Jars:
+    """The jars that a session is given."""
+
+    connector: Sequence[Path]
+    checkpoint: Path | None = None
+
+
+def find_jars(config: StreamsConfig) -> Jars:
+    """Find Java and the jars, fetching what is missing, and have Spark's processes find Java and Python."""
     os.environ["JAVA_HOME"] = str(find_java().home)
     # Python functions must run in this interpreter, not in whatever python3 is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -60,24 +90,11 @@ def start_session(
     PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     # The same for the trace of a batch that failed in Python.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
-    log_path(config).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    jars = resolve_jars(config.cache_dir, config.jars_dir)
-    builder: SparkSession.Builder = SparkSession.builder
-    for key, value in session_options(config, slots=slots, jars=jars, work_dir=work_dir).items():
-        builder = builder.config(key, value)
-    java_log = log_path(config).with_name("java.log")
-    try:
-        with _child_errors_to(java_log):
-            return builder.appName(name).getOrCreate()
-    except PySparkRuntimeError as error:
-        raise SetupError(
-            f"Spark could not start: {first_line(error)} Java's own words are in {java_log}"
-        ) from error
+    connector = resolve_jars(config.cache_dir, config.jars_dir)
+    return Jars(connector=connector, checkpoint=find_checkpoint_jar(config.cache_dir, config.jars_dir))
 
 
-def session_options(
-    config: StreamsConfig, *, slots: int, jars: Sequence[Path], work_dir: Path
-) -> dict[str, str]:
+def session_options(config: StreamsConfig, *, slots: int, jars: Jars, work_dir: Path) -> dict[str, str]:
     """What the session is started with."""
     java_options = (
         f'"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()}"',
@@ -86,7 +103,7 @@ def session_options(
     )
     options = {
         "spark.master": config.master or f"local[{slots}]",
-        "spark.jars": ",".join(str(path) for path in jars),
+        "spark.jars": ",".join(str(path) for path in jars.connector),
         "spark.driver.extraJavaOptions": " ".join(java_options),
         "spark.local.dir": str(work_dir),
         "spark.ui.enabled": "false",
@@ -110,7 +127,23 @@ def session_options(
     if config.master is None or config.master.startswith("local"):
         # Nobody outside this machine has any business with the driver.
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # The machines of a cluster may not have the jar, and must all see checkpoints in the same way.
+        options |= _cheap_checkpoints(jars.checkpoint)
     return options
+
+
+def _cheap_checkpoints(jar: Path | None) -> dict[str, str]:
+    """Write checkpoints without a process that is forked for each file. See jars.py."""
+    if jar is None:
+        return {}
+    return {
+        # It is wanted before `spark.jars` are loaded.
+        "spark.driver.extraClassPath": str(jar),
+        "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+    }
 
 
 def stop_session(session: SparkSession) -> None:
@@ -131,14 +164,7 @@ def stop_session(session: SparkSession) -> None:
         except JAVA_GONE:
             # Java was killed, has crashed or was told to stop as well: there is only its process left.
             SparkContext._active_spark_context = None  # noqa: SLF001 - so that a later session is a new one
-    _end_java()
-
-
-def kill_java() -> None:
-    """Kill the Java process of the session, if there is one: whoever waits for an answer of it gets none."""
-    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to it
-    if gateway is not None:
-        gateway.proc.kill()
+    end_java()
 
 
 def _stop(session: SparkSession) -> None:
@@ -147,37 +173,3 @@ def _stop(session: SparkSession) -> None:
     for query in session.streams.active:
         query.stop()
     session.stop()
-
-
-@contextmanager
-def _child_errors_to(path: Path) -> Iterator[None]:
-    """Let a child that is started meanwhile, Java, write its standard error to the file instead of ours.
-
-    Java greets with a warning about a module that Spark asks for, before any log is set up.
-    """
-    sys.stderr.flush()
-    ours = os.dup(2)
-    with path.open("ab") as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        finally:
-            os.dup2(ours, 2)
-            os.close(ours)
-
-
-def _end_java() -> None:
-    """End the gateway's process: Spark leaves it running until Python ends."""
-    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way to it
-    if gateway is None:
-        return
-    gateway.shutdown()
-    # It ends when its standard input closes, which also happens when this process is killed.
-    gateway.proc.stdin.close()
-    try:
-        gateway.proc.wait(timeout=JAVA_EXIT_S_MAX)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        gateway.proc.wait()
-    SparkContext._gateway = None  # noqa: SLF001 - so that a later session starts a new one
-    SparkContext._jvm = None  # noqa: SLF001 - likewise

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import SetupError
-from headrace.streams.jars import JARS, Jar, Show, resolve_jars
+from headrace.streams.jars import CHECKPOINT_JAR, JARS, Jar, Show, find_checkpoint_jar, resolve_jars
 
 
 def jar(artifact: str) -> Jar:
@@ -50,7 +50,19 @@ def test_the_pinned_set_is_the_one_that_is_known_to_work() -> None:
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
     ]
-    assert all(re.fullmatch(r"[0-9a-f]{64}", one.sha256) for one in JARS)
+    assert CHECKPOINT_JAR.coordinate == "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0"
+    assert all(re.fullmatch(r"[0-9a-f]{64}", one.sha256) for one in (*JARS, CHECKPOINT_JAR))
+
+
+def test_the_jar_for_checkpoints_is_used_where_it_is_and_never_asked_for(tmp_path: Path) -> None:
+    one = jar("checkpoint")
+    assert find_checkpoint_jar(tmp_path, None, jar=one) is None
+
+    (fetched,) = resolve_jars(tmp_path, None, jars=(one,), show=lambda _: None, fetch=Repository().fetch)
+    assert find_checkpoint_jar(tmp_path, None, jar=one) == fetched
+    assert find_checkpoint_jar(tmp_path, tmp_path / "own", jar=one) is None
+    fetched.write_bytes(b"damaged")
+    assert find_checkpoint_jar(tmp_path, None, jar=one) is None
 
 
 def test_jars_are_fetched_once(tmp_path: Path) -> None:

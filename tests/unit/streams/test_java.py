@@ -57,6 +57,24 @@ def test_java_home_comes_before_path(bare_machine: Path, monkeypatch: pytest.Mon
     assert (java.executable, java.version, java.home) == (executable, 21, home)
 
 
+@pytest.mark.parametrize(("release", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_402", None)])
+def test_an_installed_java_is_known_by_its_release_without_being_started(
+    bare_machine: Path, monkeypatch: pytest.MonkeyPatch, release: str, version: int | None
+) -> None:
+    home = bare_machine / "jdk"
+    executable = home / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.touch()
+    (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{release}"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+
+    if version is None:
+        with pytest.raises(SetupError, match="is Java 8"):
+            find_java()
+    else:
+        assert (find_java().version, find_java().home) == (version, home.resolve())
+
+
 def test_a_java_home_that_is_too_old_is_passed_over(
     bare_machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.config import StreamsConfig
-from headrace.streams.session import session_options
+from headrace.streams.session import Jars, session_options
 
-JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
+JARS = Jars(connector=[Path("/jars/a.jar"), Path("/jars/b.jar")], checkpoint=Path("/jars/c.jar"))
 
 
 def options_of(config: StreamsConfig) -> dict[str, str]:
@@ -51,3 +51,24 @@ def test_sparks_log_goes_to_a_file_below_the_data_directory(tmp_path: Path) -> N
         f'"-Dheadrace.log.file={tmp_path}/with space/logs/spark.log"'
         in options["spark.driver.extraJavaOptions"]
     )
+
+
+def test_checkpoints_are_cheap_where_all_of_spark_is_in_one_process() -> None:
+    for master in (None, "local[2]"):
+        options = options_of(StreamsConfig(master=master))
+        assert options["spark.driver.extraClassPath"] == "/jars/c.jar"
+        assert options["spark.hadoop.fs.file.impl"].endswith(".BareLocalFileSystem")
+
+
+def test_a_cluster_has_the_file_system_that_all_its_machines_have() -> None:
+    options = options_of(StreamsConfig(master="spark://example:7077"))
+
+    assert not any("fs.file.impl" in key or "extraClassPath" in key for key in options)
+
+
+def test_without_the_jar_for_checkpoints_spark_has_its_own_file_system() -> None:
+    options = session_options(
+        StreamsConfig(), slots=2, jars=Jars(connector=JARS.connector), work_dir=Path("/work")
+    )
+
+    assert not any("fs.file.impl" in key or "extraClassPath" in key for key in options)
