@@ -46,8 +46,10 @@ format: venv  ## Rewrite the code in house style
 bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
 	$(BIN)/python bench/broker/beside_kafka.py
 	$(BIN)/python bench/broker/large_log.py
-	$(BIN)/python bench/realtime_latency.py
+	$(BIN)/python bench/streams/realtime_latency.py
+	$(BIN)/python bench/streams/realtime_stateless.py
 	$(BIN)/python bench/streams/exactly_once.py
+	$(BIN)/python bench/streams/start_up.py
 
 docs: venv  ## Write the reference of the commands anew
 	$(BIN)/python scripts/command_reference.py docs/reference/cli.md

@@ -39,6 +39,7 @@ QUERY_STOP_S_MAX: Final = 10
 JAVA_GONE: Final = (Py4JError, PySparkException, OSError)
 """What calls to Spark raise when its Java process has ended, or is about to."""
 
+_LOOPBACK_MASTERS: Final = ("spark://127.0.0.1:", "spark://localhost:")
 _LOG_PROPERTIES: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -124,9 +125,11 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Jars, work_dir: 
         "spark.sql.warehouse.dir": str(work_dir / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
     }
-    if config.master is None or config.master.startswith("local"):
+    master = config.master or "local"
+    if master.startswith(("local", *_LOOPBACK_MASTERS)):
         # Nobody outside this machine has any business with the driver.
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if master.startswith("local"):
         # The machines of a cluster may not have the jar, and must all see checkpoints in the same way.
         options |= _cheap_checkpoints(jars.checkpoint)
     return options

@@ -29,6 +29,13 @@ def test_a_cluster_is_used_as_it_is_and_must_be_able_to_reach_the_driver() -> No
     assert "spark.driver.bindAddress" not in options
 
 
+def test_a_cluster_on_this_machine_needs_no_driver_that_others_can_reach() -> None:
+    options = options_of(StreamsConfig(master="spark://127.0.0.1:7077"))
+
+    assert options["spark.driver.host"] == "127.0.0.1"
+    assert "spark.driver.extraClassPath" not in options
+
+
 def test_the_connector_jars_are_handed_over() -> None:
     assert options_of(StreamsConfig())["spark.jars"] == "/jars/a.jar,/jars/b.jar"
 

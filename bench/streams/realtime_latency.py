@@ -1,7 +1,7 @@
 """End-to-end latency of the fraud pipeline at a fixed rate: real-time mode beside micro-batches.
 
-    python bench/realtime_latency.py                 # 3 runs of each, about 12 minutes
-    python bench/realtime_latency.py --batch 60 --boundaries 3
+    python bench/streams/realtime_latency.py                 # 3 runs of each, about 12 minutes
+    python bench/streams/realtime_latency.py --batch 60 --boundaries 3
 
 Everything is real and separate, as in the demo: a broker process (durability sync), a generator process
 that produces 1,000 transactions a second, Spark in a third process, and this one, which consumes the
@@ -115,11 +115,11 @@ def measure(options: Options, *, realtime: bool) -> Result:
             supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=7, more=thefts))
             reader = AlertReader(bootstrap)
             reader.read_for(options.warm_up_s)
-            started_s, first_commit = time.monotonic(), _commit_count(commits)
+            started_s, first_commit = time.monotonic(), commit_count(commits)
 
             def enough_boundaries() -> bool:
                 supervisor.check()
-                return not realtime or _commit_count(commits) >= first_commit + options.boundaries
+                return not realtime or commit_count(commits) >= first_commit + options.boundaries
 
             latencies_ms = reader.read_for(options.seconds, enough_boundaries)
             reader.close()
@@ -127,14 +127,14 @@ def measure(options: Options, *, realtime: bool) -> Result:
                 raise SystemExit("no alert came: is the machine fast enough for this rate?")
             return Result(
                 latencies_ms=latencies_ms,
-                boundary_count=_commit_count(commits) - first_commit,
+                boundary_count=commit_count(commits) - first_commit,
                 seconds=time.monotonic() - started_s,
             )
         finally:
             supervisor.stop()
 
 
-def _commit_count(commits: Path) -> int:
+def commit_count(commits: Path) -> int:
     """How many batches have ended. Spark removes old files, so the newest one's number counts."""
     numbers = [int(path.name) for path in commits.glob("*") if path.name.isdecimal()]
     return max(numbers) + 1 if numbers else 0
