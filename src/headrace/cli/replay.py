@@ -58,8 +58,8 @@ def replay(
     if is_live and finish is not None:
         raise ConfigError("--to is for --into: what goes live is replayed up to the present")
     pipelines = load_pipelines(target)
+    path, _name = split_target(target)
     if len(pipelines) != 1:
-        path, _name = split_target(target)
         names = ", ".join(pipeline.name for pipeline in pipelines)
         raise ConfigError(
             f"{path} has several pipelines, {names}: name one, as in {path}:{pipelines[0].name}"
@@ -79,7 +79,14 @@ def replay(
         return
     from headrace.streams.go_live import go_live  # noqa: PLC0415  # see above
 
-    live = go_live(pipeline, config, begin=bound(begin), swap=swap, on_step=_step)
+    live = go_live(
+        pipeline,
+        config,
+        begin=bound(begin),
+        swap=swap,
+        others=load_pipelines(str(path)) if swap else (),
+        on_step=_step,
+    )
     deleted = [
         {"topic": topic, "partition": partition, "before": offset}
         for (topic, partition), offset in live.deleted_before.items()

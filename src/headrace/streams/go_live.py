@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -67,6 +67,8 @@ class GoLive:
     pipeline: Pipeline[Any]
     config: StreamsConfig
     begin: Bound = OPEN
+    others: Sequence[Pipeline[Any]] = ()
+    """Pipelines that may write the same topics."""
     on_step: OnStep = lambda _line: None
 
     def plan(self) -> Plan:
@@ -79,6 +81,7 @@ class GoLive:
         """Make the topics, note down what is about to happen, and put an old checkpoint aside."""
         if swap:
             results_topic(self.pipeline, "swapped")
+            self._refuse_shared_topics()
         ensure_topics(self.config, plan.topics())
         note = self._noted(swap=swap)
         if note.stage == "begun":
@@ -109,6 +112,17 @@ class GoLive:
         remove_note(self.config, self.pipeline.name)
         log = read_progress_log(checkpoint_path(self.config, self.pipeline.name))
         return WentLive(batch_count=log.next_batch, deleted_before=delete_before)
+
+    def _refuse_shared_topics(self) -> None:
+        own = {topic.name for topic in self.pipeline.outputs}
+        for other in self.others:
+            shared = own & {topic.name for topic in other.outputs}
+            if other.name != self.pipeline.name and shared:
+                raise PipelineError(
+                    f"the results of pipeline {self.pipeline.name} can't be swapped: {other.name} writes "
+                    f"{', '.join(sorted(shared))}, too, and its results would be deleted; replay into "
+                    "another topic with --into"
+                )
 
     def _start(self, topic: Topic) -> Start:
         if self.begin.moment_ms is not None:
@@ -161,11 +175,15 @@ def go_live(
     *,
     begin: Bound = OPEN,
     swap: bool = False,
+    others: Sequence[Pipeline[Any]] = (),
     on_step: OnStep = lambda _line: None,
 ) -> WentLive:
-    """Run the pipeline from the past to the present; `headrace run` goes on from there."""
+    """Run the pipeline from the past to the present; `headrace run` goes on from there.
+
+    `others` are pipelines that may write the same topics.
+    """
     config = replace(config, guarantee="exactly-once")
-    made = GoLive(pipeline=pipeline, config=config, begin=begin, on_step=on_step)
+    made = GoLive(pipeline=pipeline, config=config, begin=begin, others=others, on_step=on_step)
     plan = made.plan()
     with ExitStack() as held:
         lock_checkpoint(config, pipeline.name, held)

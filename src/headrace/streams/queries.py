@@ -62,6 +62,8 @@ class Queries:
     running: dict[str, StreamingQuery] = field(default_factory=dict)
     _batches: dict[str, ForeachBatch] = field(default_factory=dict)
     """Of the queries that don't write through Spark's own sink."""
+    _companions: set[str] = field(default_factory=set)
+    """The queries that take dead letters."""
     _starts: Mapping[str, Starts] = field(default_factory=dict)
     _reported: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The last report of each query that `progress` has returned."""
@@ -72,6 +74,7 @@ class Queries:
         `dead_letters_of` names the topics whose dead letters are taken here; None for all that are read.
         """
         topics = plan.read_topics if dead_letters_of is None else dead_letters_of
+        self._companions = {topic.dead_letters_query for topic in topics}
         read = {topic.dead_letters_query: [topic] for topic in topics}
         read |= {name: list(parameters.values()) for name, parameters in plan.sources.items()}
         self._starts = settle_starts(self.config, read, partial(ask_starts, self.config))
@@ -232,9 +235,11 @@ class Queries:
 
     def _context(self, query: str) -> WriteContext:
         checkpoint = checkpoint_path(self.config, query)
+        query_id = read_query_id(checkpoint)
         return WriteContext(
-            pipeline=query,
-            query_id=read_query_id(checkpoint),
+            # Runs that read one topic may each take its dead letters, from checkpoints of their own.
+            pipeline=f"{query}.{query_id}" if query in self._companions else query,
+            query_id=query_id,
             bootstrap=self.config.bootstrap,
             client_options=portable_options(self.config.client_options),
             guarantee=self.config.guarantee_of(realtime=self.realtime),

@@ -161,6 +161,15 @@ def begun_task_count(entries: Iterable[Entry | None], batch: Batch) -> int | Non
     return None
 
 
+def check_all(entries: Iterable[Entry | None], batch: Batch, task_count: int) -> None:
+    """Raise if one share of the batch can't be written: then none is to be.
+
+    Shares get rows at different times, so a checkpoint that was put back shows in some of them only.
+    """
+    for entry in entries:
+        decide(entry, batch, task_count)
+
+
 def is_settled(entries: Iterable[Entry | None], batch: Batch, task_count: int) -> bool:
     """Whether every share has an entry of this query and of this spread.
 

@@ -21,7 +21,7 @@ from headrace.errors import FaultError, InvalidProducerEpoch
 from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
-from headrace.streams.sinks.ledger import Batch, begun_task_count, is_settled
+from headrace.streams.sinks.ledger import Batch, begun_task_count, check_all, is_settled
 from headrace.streams.sinks.records import to_records
 from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, told
 from headrace.streams.sinks.topic_task import RESULT, TopicTask
@@ -130,7 +130,9 @@ class TopicWriter:
                 entries = ledger.entries(shares)
         finally:
             ledger.close()
-        return begun_task_count(entries, batch) or self._partition_count
+        task_count = begun_task_count(entries, batch) or self._partition_count
+        check_all(entries, batch, task_count)
+        return task_count
 
 
 def _share(records: DataFrame) -> Column:

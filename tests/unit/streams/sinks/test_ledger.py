@@ -14,6 +14,7 @@ from headrace.streams.sinks.ledger import (
     Entry,
     Verdict,
     begun_task_count,
+    check_all,
     decide,
     entry_after,
     is_settled,
@@ -106,3 +107,10 @@ def test_shares_are_settled_when_each_has_an_entry_of_this_query_and_spread() ->
     assert not is_settled([WRITTEN, None], BATCH, 2)
     assert not is_settled([WRITTEN, replace(WRITTEN, query_id="other")], BATCH, 2)
     assert not is_settled([WRITTEN, replace(WRITTEN, task_count=1)], BATCH, 2)
+
+
+def test_a_checkpoint_that_was_put_back_is_refused_before_any_share_is_written() -> None:
+    quiet, busy = replace(WRITTEN, next_batch_id=3), replace(WRITTEN, next_batch_id=BATCH.batch_id + 3)
+    with pytest.raises(PipelineError, match="its checkpoint was put back"):
+        check_all([quiet, None, busy], BATCH, 2)
+    check_all([quiet, None, WRITTEN], BATCH, 2)

@@ -85,8 +85,9 @@ class TableLog:
         for _ in range(COMMIT_ATTEMPTS_MAX):
             table = DeltaTable(self.path)
             last_run = table.transaction_version(self._run)
-            if table.transaction_version(self._batches(batch)) == batch.batch_id:
-                # The attempt before got through, though it was told otherwise.
+            written = table.transaction_version(self._batches(batch))
+            if written is not None and written >= batch.batch_id:
+                # The attempt before got through, though it was told otherwise; or a successor was quicker.
                 return last_run or 0
             if run is not None and last_run != run:
                 raise PipelineError(

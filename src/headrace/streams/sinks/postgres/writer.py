@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.context import WriteContext
-from headrace.streams.sinks.ledger import Batch, begun_task_count
+from headrace.streams.sinks.ledger import Batch, begun_task_count, check_all
 from headrace.streams.sinks.postgres.columns import as_text
 from headrace.streams.sinks.postgres.connection import connect, explained
 from headrace.streams.sinks.postgres.ledger import LOCK_S_MAX, TableLedger
@@ -81,8 +81,10 @@ class PostgresWriter:
             self._ledger.create(connection)
             connection.commit()
             entries = self._ledger.begin_run(connection, batch, self._run_id)
+            task_count = begun_task_count(entries, batch) or self._table.writers
+            check_all(entries, batch, task_count)
             connection.commit()
-        return begun_task_count(entries, batch) or self._table.writers
+        return task_count
 
     def _run(self, rows: DataFrame, batch: Batch) -> int:
         with failpoints_of_tasks() as failpoints, told():
