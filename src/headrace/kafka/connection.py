@@ -72,6 +72,10 @@ class FrameReader:
         """Take bytes that have arrived."""
         pieces = self._pieces
         self.buffered_bytes += len(data)
+        if self._position and isinstance(first := pieces[0], bytearray):
+            # What has been taken must not stay for as long as the client sends without a pause.
+            del first[: self._position]
+            self._position = 0
         if not pieces or len(data) > GATHERED_BYTES_MAX:
             pieces.append(data)
         elif isinstance(pieces[-1], bytearray):

@@ -64,6 +64,8 @@ logger: Final = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
 MINUTE_MS: Final = 60_000
+RETRY_MS: Final = 1_000
+"""When a change that could not be written is tried again."""
 
 
 class ConsumerGroups:
@@ -233,7 +235,7 @@ class ConsumerGroups:
 
     def _write_changes(self, changes: Sequence[GroupChanged | GroupGone]) -> None:
         """Append what is to be kept of the changes."""
-        now_ms = self.wall_ms()
+        now_ms = self._steady_wall_ms()
         records_by_group = {
             _group_id(change): records_of_change(
                 self.coordinator.group(_group_id(change)),
@@ -344,8 +346,12 @@ class ConsumerGroups:
     def _ring(self, group_id: str) -> None:
         try:
             self.carry_out(self.coordinator.handle_time(group_id, self.now_ms()))
-        except StorageError:
-            return  # The broker takes no more writes, and has said so; its groups stay as they are.
+        except HeadraceError as error:
+            if self._store.failed is not None:
+                return  # The broker takes no more writes, and has said so; its groups stay as they are.
+            logger.warning("the group %s stays as it is for now: %s", group_id, error)
+            self._timers.set(group_id, self.now_ms() + RETRY_MS)
+            return
         self._set_timer(group_id)
 
     def _note_emptiness(self, group_id: str) -> None:

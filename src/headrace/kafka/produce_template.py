@@ -245,8 +245,12 @@ class ProduceTemplates:
     def learn(self, frame: bytes) -> None:
         """Take a request that has been decoded for a template, if it can be one."""
         shape = read_shape(frame)
-        if shape is None or len(self._templates) >= TEMPLATES_MAX:
+        if shape is None:
             return
+        if len(self._templates) >= TEMPLATES_MAX:
+            self._forget_invalid()
+            if len(self._templates) >= TEMPLATES_MAX:
+                return
         by_id = isinstance(shape.topic, UUID)
         topics: Mapping[Any, Topic] = self._store.topics_by_id if by_id else self._store.topics
         topic = topics.get(shape.topic)
@@ -256,6 +260,11 @@ class ProduceTemplates:
             self._templates[frame[PREFIX_AT : shape.end]] = ProduceTemplate(shape, topic, topics)
             if shape.end not in self._prefix_ends:
                 self._prefix_ends.append(shape.end)
+
+    def _forget_invalid(self) -> None:
+        """Make room: a topic that is gone is never written again."""
+        for prefix in [prefix for prefix, template in self._templates.items() if not template.is_valid]:
+            del self._templates[prefix]
 
     def start(self, frame: bytes) -> Started | None:
         """Start a request; None, and nothing has been done, if it is like no other."""

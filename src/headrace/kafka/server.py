@@ -55,6 +55,7 @@ class KafkaServer:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._sync_threads = SyncThreads(self._on_synced)
+        self._sync_threads.start()
         self._disk_thread = DiskThread(loop.call_soon_threadsafe)
         self._login_thread = DiskThread(loop.call_soon_threadsafe, name="headrace-login")
         security = self._config.security

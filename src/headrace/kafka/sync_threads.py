@@ -43,6 +43,10 @@ class SyncThreads:
         """How long syncs take."""
         self._threads: list[Thread] = []
 
+    def start(self) -> None:
+        """Start the first thread: where not even one can be had, the broker can't serve."""
+        self._start_thread()
+
     def sync(self, logs: Logs) -> None:
         """Ask for a sync of these partitions. Call it, and `stop`, on one thread.
 
@@ -54,7 +58,14 @@ class SyncThreads:
         for log in logs:
             self._work.put((log, wanted))
         while len(self._threads) < min(len(logs), THREAD_COUNT_MAX):
-            self._start_thread()
+            try:
+                self._start_thread()
+            except RuntimeError as error:
+                # The system allows no more. Those that there are do the work, only not all at once.
+                if not self._threads:
+                    raise
+                logger.debug("syncing with %d threads: %s", len(self._threads), error)
+                break
 
     def stop(self) -> None:
         """Finish what has been asked for, then end."""
@@ -68,8 +79,8 @@ class SyncThreads:
     def _start_thread(self) -> None:
         name = f"headrace-sync-{len(self._threads) + 1}"
         thread = Thread(target=self._run, name=name, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _run(self) -> None:
         while (work := self._work.get()) is not None:

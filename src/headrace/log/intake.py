@@ -50,11 +50,10 @@ class Intake:
         }.get(settings.compression_type)
         self._looks_at_records = self._needs_keys or self._limits_age
         self._is_plain = not (self.takes_append_time or self._looks_at_records or self._codec is not None)
-        self._plain_ahead_ms_max = self._after_max_ms if self._is_plain else -LONG_MAX
 
     def takes_plain(self, max_timestamp_ms: int, now_ms: int) -> bool:
         """Whether a batch that is not compressed and does not claim append time is kept as it comes."""
-        return max_timestamp_ms - now_ms <= self._plain_ahead_ms_max
+        return self._is_plain and max_timestamp_ms - now_ms <= self._after_max_ms
 
     def admit(self, batches: list[Batch], now_ms: int, size_bytes_max: int) -> list[Batch]:
         """The batches as they are to be kept."""

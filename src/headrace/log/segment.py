@@ -429,8 +429,9 @@ class Segment:
         scanner = self.scanner(HEADER_WINDOW_BYTES)
         position = max(start, self.index.floor_by_position(full))
         header = scanner.header_at(position)
-        # Whoever reads on begins there, unless more fits.
-        self._remember(header.base_offset, position)
+        if position >= self._trusted_from:
+            # Whoever reads on begins there, unless more fits.
+            self._remember(header.base_offset, position)
         while position == start or position + header.size_bytes <= full:
             position += header.size_bytes
             self._remember(header.last_offset + 1, position)

@@ -100,6 +100,24 @@ def test_a_large_frame_that_drips_byte_by_byte_is_not_kept_as_an_object_for_each
     assert next_frame(reader) == PRODUCE + b"".join(drops)
 
 
+def test_what_was_taken_is_not_kept_while_a_client_sends_without_a_pause() -> None:
+    frame = framed(PRODUCE + bytes(1_000))
+    # Pieces whose ends never meet those of frames.
+    stream = frame * 2_000
+    reader = FrameReader(MIB)
+    received = 0
+    tracemalloc.start()
+    try:
+        for start in range(0, len(stream) - 999, 999):
+            reader.receive(stream[start : start + 999])
+            received += len(read_all(reader))
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert received > 1_900
+    assert kept_bytes < 20 * len(frame)
+
+
 @given(frames)
 def test_a_stream_that_drips_byte_by_byte_gives_the_same_frames(sent: list[bytes]) -> None:
     reader = FrameReader(MIB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from queue import Queue
-from threading import Barrier
+from threading import Barrier, Thread
 from typing import Any
 
 import pytest
@@ -93,3 +93,22 @@ def test_a_mistake_of_ours_is_reported_and_the_thread_goes_on(caplog: pytest.Log
     error = outcome_of(Partition(ValueError("a mistake")))
     assert isinstance(error, StorageError)
     assert "a mistake" in caplog.text
+
+
+def test_where_the_system_allows_no_more_threads_those_that_there_are_sync_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: Queue[StorageError | None] = Queue()
+    threads = SyncThreads(lambda _logs, error: ended.put(error))
+    threads.start()
+
+    def refuse(_thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    partitions: Any = [Partition() for _ in range(3)]
+    threads.sync(tuple(partitions))
+
+    assert ended.get(timeout=WITHIN_S) is None
+    assert [partition.sync_count for partition in partitions] == [1, 1, 1]
+    threads.stop()

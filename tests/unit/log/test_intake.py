@@ -151,3 +151,18 @@ def test_records_that_are_not_what_the_header_says_are_refused_where_they_are_lo
 def test_what_is_no_compressed_data_is_refused_where_it_is_looked_at(make_batch: MakeBatch) -> None:
     with pytest.raises(InvalidRecord, match="zstd can't be read"):
         admit(make_batch(attributes=4), compression_type="gzip")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"cleanup.policy": "compact"},
+        {"message.timestamp.type": "LogAppendTime"},
+        {"message.timestamp.before.max.ms": "1000"},
+        {"compression.type": "gzip"},
+    ],
+)
+def test_no_timestamp_lets_a_batch_pass_by_what_a_setting_asks(config: dict[str, str]) -> None:
+    intake = Intake(TopicSettings.parse(config, TopicSettings()))
+    for timestamp_ms in (-(2**63), -1, 0, NOW_MS, 2**63 - 1):
+        assert not intake.takes_plain(timestamp_ms, NOW_MS)
