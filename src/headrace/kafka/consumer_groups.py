@@ -235,6 +235,7 @@ class ConsumerGroups:
 
     def _write_changes(self, changes: Sequence[GroupChanged | GroupGone]) -> None:
         """Append what is to be kept of the changes."""
+        # What is kept is told by the clock that does not jump; what is appended must have the log's time.
         now_ms = self._steady_wall_ms()
         records_by_group = {
             _group_id(change): records_of_change(
@@ -247,7 +248,7 @@ class ConsumerGroups:
         records = [record for each in records_by_group.values() for record in each]
         if not records:
             return
-        end_offset = self._log.append(records, now_ms)
+        end_offset = self._log.append(records, self.wall_ms())
         changed = [group_id for group_id, each in records_by_group.items() if each]
         self._unsettled.update(dict.fromkeys(changed, end_offset))
         self._log.when_durable(end_offset, lambda error: self._settled(changed, end_offset, error))
