@@ -55,7 +55,6 @@ class KafkaServer:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._sync_threads = SyncThreads(self._on_synced)
-        self._sync_threads.start()
         self._disk_thread = DiskThread(loop.call_soon_threadsafe)
         self._login_thread = DiskThread(loop.call_soon_threadsafe, name="headrace-login")
         security = self._config.security
@@ -99,6 +98,7 @@ class KafkaServer:
         self._server = await loop.create_server(
             self._engine.new_connection, sock=listener, backlog=LISTEN_BACKLOG
         )
+        self._sync_threads.start()
         self._disk_thread.start()
         self._login_thread.start()
         self._cleaner.start()
