@@ -88,9 +88,11 @@ def test_one_member_reads_every_partition_and_goes_on_where_it_committed(
     assert [(record.partition, record.offset) for record in successor.read(1)] == [(0, 1)]
 
 
+@pytest.mark.clients("confluent", "aiokafka", "java-4.3", "java-3.9")
 def test_members_that_join_and_leave_share_the_partitions_and_lose_nothing(
     client: Client, new_topic: Callable[..., str], group: str
 ) -> None:
+    """On a busy machine, kafka-python's members now and then keep an old share, whatever the broker."""
     topic = new_topic(4)
     first = client.consumer(group_id=group, **EAGER)
     first.subscribe([topic])
