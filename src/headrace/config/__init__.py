@@ -1,0 +1,64 @@
+"""Settings, one frozen value per capability. environment.py alone reads the environment.
+
+Every field has a safe default and is checked when the value is made, so that a wrong setting stops the
+program before it has opened a file or a socket. `docs/reference/settings.md` lists every field; a test
+keeps that page complete.
+"""
+
+from __future__ import annotations
+
+from headrace.config.address import Address, check_metrics_address
+from headrace.config.broker import BrokerConfig, Durability
+from headrace.config.checks import TOPIC_NAME, check_topic_name
+from headrace.config.console import ConsoleConfig
+from headrace.config.environment import (
+    FAILPOINTS_VARIABLE,
+    default_bootstrap,
+    default_cache_dir,
+    default_client_config,
+    default_data_dir,
+    default_jars_dir,
+    default_tls_key_password,
+    failpoints_to_arm,
+    java_home,
+    new_user_password,
+)
+from headrace.config.log import COMPRESSION_TYPES, LogConfig
+from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
+from headrace.config.streams import GUARANTEES, Guarantee, StreamsConfig
+from headrace.config.units import DAY_MS, GIB, HOUR_MS, KIB, LONG_MAX, MIB
+
+__all__ = [
+    "COMPRESSION_TYPES",
+    "DAY_MS",
+    "FAILPOINTS_VARIABLE",
+    "GIB",
+    "GUARANTEES",
+    "HOUR_MS",
+    "KIB",
+    "LONG_MAX",
+    "MIB",
+    "SASL_MECHANISMS",
+    "TOPIC_NAME",
+    "Address",
+    "BrokerConfig",
+    "ConsoleConfig",
+    "Durability",
+    "Guarantee",
+    "LogConfig",
+    "SaslMechanism",
+    "SecurityConfig",
+    "StreamsConfig",
+    "TlsConfig",
+    "check_metrics_address",
+    "check_topic_name",
+    "default_bootstrap",
+    "default_cache_dir",
+    "default_client_config",
+    "default_data_dir",
+    "default_jars_dir",
+    "default_tls_key_password",
+    "failpoints_to_arm",
+    "java_home",
+    "new_user_password",
+]

@@ -1,0 +1,61 @@
+"""What the environment says. No other module reads it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+
+def default_bootstrap() -> str:
+    """The broker that clients and commands talk to when none is named (HEADRACE_BOOTSTRAP)."""
+    return os.environ.get("HEADRACE_BOOTSTRAP", "127.0.0.1:9092")
+
+
+def default_client_config() -> Path | None:
+    """A file of settings for the Kafka clients of the commands (HEADRACE_CLIENT_CONFIG)."""
+    explicit = os.environ.get("HEADRACE_CLIENT_CONFIG")
+    return Path(explicit) if explicit else None
+
+
+def default_data_dir() -> Path:
+    """Where the broker and the pipelines keep their data (HEADRACE_DATA)."""
+    return Path(os.environ.get("HEADRACE_DATA", ".headrace"))
+
+
+def default_cache_dir() -> Path:
+    """Where downloaded jars are kept between runs (HEADRACE_CACHE)."""
+    if explicit := os.environ.get("HEADRACE_CACHE"):
+        return Path(explicit)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "headrace"
+
+
+def default_jars_dir() -> Path | None:
+    """A directory of connector jars to use instead of downloading them (HEADRACE_JARS)."""
+    explicit = os.environ.get("HEADRACE_JARS")
+    return Path(explicit) if explicit else None
+
+
+def default_tls_key_password() -> str | None:
+    """The password of an encrypted private key (HEADRACE_TLS_KEY_PASSWORD); others could see an option."""
+    return os.environ.get("HEADRACE_TLS_KEY_PASSWORD")
+
+
+def new_user_password() -> str | None:
+    """The password of a user that is being added (HEADRACE_PASSWORD), for programs that can't be prompted."""
+    return os.environ.get("HEADRACE_PASSWORD")
+
+
+FAILPOINTS_VARIABLE: Final = "HEADRACE_FAILPOINTS"
+
+
+def failpoints_to_arm() -> str:
+    """Where a test wants the broker to die, fail or wait (HEADRACE_FAILPOINTS); see failpoints.py."""
+    return os.environ.get(FAILPOINTS_VARIABLE, "")
+
+
+def java_home() -> Path | None:
+    """JAVA_HOME, where it is set."""
+    explicit = os.environ.get("JAVA_HOME")
+    return Path(explicit) if explicit else None
