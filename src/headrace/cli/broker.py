@@ -21,48 +21,60 @@ from headrace.config import (
 from headrace.errors import ConfigError
 from headrace.logs import configure_logging
 
+Listen = Annotated[str, typer.Option(help="Where to listen; port 0 picks a free one.")]
+DurabilityOption = Annotated[
+    Durability,
+    typer.Option(help="sync: acknowledged means on disk. os: in the page cache, as Kafka does."),
+]
+Partitions = Annotated[int, typer.Option(min=1, help="Partitions of topics that clients create.")]
+Users = Annotated[
+    Path | None,
+    typer.Option(help="Clients must log in as one of the users in this file (see `headrace users`)."),
+]
+SaslMechanisms = Annotated[
+    str | None,
+    typer.Option(
+        help="How clients may log in, with commas: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN.",
+        show_default="all that are safe here",
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None, typer.Option(help="Encrypt connections with this certificate (chain), a PEM file.")
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(help="The certificate's key, a PEM file; HEADRACE_TLS_KEY_PASSWORD decrypts it."),
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(help="Clients must show a certificate of one of the authorities in this PEM file."),
+]
+Advertised = Annotated[
+    str | None,
+    typer.Option(help="Where clients are told to connect, for proxies; else where they have connected."),
+]
+MetricsListen = Annotated[
+    str | None,
+    typer.Option(help="Serve Prometheus metrics and health over HTTP, at 127.0.0.1:9404 for example."),
+]
+MetricsPublic = Annotated[
+    bool, typer.Option("--metrics-public", help="Allow metrics beyond loopback, without a log-in.")
+]
+
 
 def broker(
     data: DataDir,
-    listen: Annotated[str, typer.Option(help="Where to listen; port 0 picks a free one.")] = "127.0.0.1:9092",
-    durability: Annotated[
-        Durability,
-        typer.Option(help="sync: acknowledged means on disk. os: in the page cache, as Kafka does."),
-    ] = "sync",
-    partitions: Annotated[int, typer.Option(min=1, help="Partitions of topics that clients create.")] = 1,
-    users: Annotated[
-        Path | None,
-        typer.Option(help="Clients must log in as one of the users in this file (see `headrace users`)."),
-    ] = None,
-    sasl_mechanisms: Annotated[
-        str | None,
-        typer.Option(
-            help="How clients may log in, with commas: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN.",
-            show_default="all that are safe here",
-        ),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None, typer.Option(help="Encrypt connections with this certificate (chain), a PEM file.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option(help="The certificate's key, a PEM file; HEADRACE_TLS_KEY_PASSWORD decrypts it."),
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(help="Clients must show a certificate of one of the authorities in this PEM file."),
-    ] = None,
-    advertised: Annotated[
-        str | None,
-        typer.Option(help="Where clients are told to connect, for proxies; else where they have connected."),
-    ] = None,
-    metrics_listen: Annotated[
-        str | None,
-        typer.Option(help="Serve Prometheus metrics and health over HTTP, at 127.0.0.1:9404 for example."),
-    ] = None,
-    metrics_public: Annotated[
-        bool, typer.Option("--metrics-public", help="Allow metrics beyond loopback, without a log-in.")
-    ] = False,
+    listen: Listen = "127.0.0.1:9092",
+    durability: DurabilityOption = "sync",
+    partitions: Partitions = 1,
+    users: Users = None,
+    sasl_mechanisms: SaslMechanisms = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    advertised: Advertised = None,
+    metrics_listen: MetricsListen = None,
+    metrics_public: MetricsPublic = False,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
 ) -> None:

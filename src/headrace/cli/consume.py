@@ -24,75 +24,72 @@ POLL_S: Final = 0.2
 Format = Literal["value", "key-value", "json"]
 
 
+TopicToRead = Annotated[str, typer.Argument(help="The topic to read.", autocompletion=complete_topic)]
+FromBeginning = Annotated[
+    bool, typer.Option("--from-beginning", help="Start at the oldest record, not with new ones.")
+]
+FromOffset = Annotated[
+    list[str] | None,
+    typer.Option(help="Start at this offset in every partition; PARTITION:OFFSET for one, repeatable."),
+]
+FromTime = Annotated[
+    str | None, typer.Option(help="Start at this moment: 2026-11-16T09:30:00Z, or 15m for that long ago.")
+]
+Tail = Annotated[int | None, typer.Option(min=1, help="Start with the last so many of each partition.")]
+Partitions = Annotated[list[int] | None, typer.Option(help="Read this partition only; repeatable.")]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        help="Read as a member of this group and commit what was printed.", autocompletion=complete_group
+    ),
+]
+Count = Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many.")]
+UntilEnd = Annotated[
+    bool, typer.Option("--until-end", help="Stop at the newest record instead of waiting for more.")
+]
+Idle = Annotated[
+    float | None, typer.Option("--idle", min=0.1, help="Stop when nothing came for so many seconds.")
+]
+Keys = Annotated[list[str] | None, typer.Option(help="Print records with this key only; repeatable.")]
+Where = Annotated[
+    str | None,
+    typer.Option(help="Print records whose JSON value passes: '@.amount > 100', or a JSONPath."),
+]
+Uncommitted = Annotated[
+    bool, typer.Option("--uncommitted", help="Show records of open and aborted transactions too.")
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="What to print of a record.")]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+
+
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic to read.", autocompletion=complete_topic)],
+    topic: TopicToRead,
     bootstrap: Bootstrap,
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Start at the oldest record, not with new ones.")
-    ] = False,
-    from_offset: Annotated[
-        list[str] | None,
-        typer.Option(help="Start at this offset in every partition; PARTITION:OFFSET for one, repeatable."),
-    ] = None,
-    from_time: Annotated[
-        str | None, typer.Option(help="Start at this moment: 2026-11-16T09:30:00Z, or 15m for that long ago.")
-    ] = None,
-    tail: Annotated[
-        int | None, typer.Option(min=1, help="Start with the last so many of each partition.")
-    ] = None,
-    partition: Annotated[list[int] | None, typer.Option(help="Read this partition only; repeatable.")] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Read as a member of this group and commit what was printed.", autocompletion=complete_group
-        ),
-    ] = None,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Stop after so many.")] = None,
-    until_end: Annotated[
-        bool, typer.Option("--until-end", help="Stop at the newest record instead of waiting for more.")
-    ] = False,
-    idle_s: Annotated[
-        float | None, typer.Option("--idle", min=0.1, help="Stop when nothing came for so many seconds.")
-    ] = None,
-    key: Annotated[
-        list[str] | None, typer.Option(help="Print records with this key only; repeatable.")
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(help="Print records whose JSON value passes: '@.amount > 100', or a JSONPath."),
-    ] = None,
-    uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Show records of open and aborted transactions too.")
-    ] = False,
-    record_format: Annotated[Format, typer.Option("--format", help="What to print of a record.")] = "value",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    from_beginning: FromBeginning = False,
+    from_offset: FromOffset = None,
+    from_time: FromTime = None,
+    tail: Tail = None,
+    partition: Partitions = None,
+    group: Group = None,
+    count: Count = None,
+    until_end: UntilEnd = False,
+    idle_s: Idle = None,
+    key: Keys = None,
+    where: Where = None,
+    uncommitted: Uncommitted = False,
+    record_format: FormatOption = "value",
+    as_json: AsJson = False,
 ) -> None:
     """Print the records of a topic, one a line."""
     start = Start.parse(from_beginning=from_beginning, offsets=from_offset, moment=from_time, tail=tail)
-    if group is not None and (start.is_a_place or partition):
-        raise ConfigError(
-            "a group begins where it has committed: leave out --group, or move the group with "
-            "`headrace groups reset`"
-        )
+    _refuse_a_place_for_a_group(group, start, partition)
     record_filter = RecordFilter(
         keys=frozenset(each.encode() for each in key or ()),
         condition=None if where is None else Condition.parse(where),
     )
     # A topic that isn't there is found out before anything is joined.
     places = partitions_to_read(admin_client(bootstrap), topic, partition, start, bootstrap)
-    client = consumer(
-        bootstrap,
-        {
-            "group.id": group or "headrace-consume",
-            # Only what was printed is committed: now and then, and when the command ends.
-            "enable.auto.commit": group is not None,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "earliest" if from_beginning else "latest",
-            "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
-            "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
-        },
-    )
+    client = consumer(bootstrap, _settings(group, from_beginning=from_beginning, uncommitted=uncommitted))
     try:
         if group is not None:
             client.subscribe([topic])
@@ -100,16 +97,34 @@ def consume(
             # Without a group nothing is joined or committed: the partitions are simply read.
             client.assign(places)
         records = _records(client, bootstrap, idle_s, len(places) if until_end else None)
-        _print(
-            client,
-            records,
-            record_filter,
-            "json" if as_json else record_format,
-            count,
-            commits=group is not None,
-        )
+        chosen_format: Format = "json" if as_json else record_format
+        _print(client, records, record_filter, chosen_format, count, commits=group is not None)
     finally:
         client.close()
+
+
+def _refuse_a_place_for_a_group(group: str | None, start: Start, partition: list[int] | None) -> None:
+    if group is not None and (start.is_a_place or partition):
+        raise ConfigError(
+            "a group begins where it has committed: leave out --group, or move the group with "
+            "`headrace groups reset`"
+        )
+
+
+def _settings(
+    group: str | None, *, from_beginning: bool, uncommitted: bool
+) -> dict[str, str | int | float | bool]:
+    """What the client is made with."""
+    return {
+        "group.id": group or "headrace-consume",
+        # Only what was printed is committed: now and then, and when the command ends.
+        "enable.auto.commit": group is not None,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest" if from_beginning else "latest",
+        "enable.partition.eof": True,
+        "allow.auto.create.topics": False,
+        "isolation.level": "read_uncommitted" if uncommitted else "read_committed",
+    }
 
 
 def _print(
