@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -115,12 +116,7 @@ def reset_group(
     plan = plan_reset(admin, places, committed, target, bootstrap)
     if execute:
         _require_empty(_describe(admin, group, bootstrap))
-        moved = [TopicPartition(*place, offset) for place, offset in plan.items()]
-        request = ConsumerGroupTopicPartitions(group, moved)
-        done = result_of(admin.alter_consumer_group_offsets([request])[group], bootstrap)
-        for each in done.topic_partitions or []:
-            if each.error is not None:
-                raise FaultError(f"{each.topic}-{each.partition} was not moved: {each.error.str()}")
+        _move(admin, group, plan, bootstrap)
     rows = [
         {"topic": place[0], "partition": place[1], "before": committed.get(place), "after": offset}
         for place, offset in plan.items()
@@ -128,6 +124,16 @@ def reset_group(
     if not as_json:
         say(f"moved group {group}:" if execute else f"group {group} would move; add --execute to do it:")
     print_rows(rows, columns=("topic", "partition", "before", "after"), as_json=as_json)
+
+
+def _move(admin: AdminClient, group: str, plan: Mapping[Place, int], bootstrap: str) -> None:
+    """Commit these offsets for a group that nobody is in."""
+    moved = [TopicPartition(*place, offset) for place, offset in plan.items()]
+    request = ConsumerGroupTopicPartitions(group, moved)
+    done = result_of(admin.alter_consumer_group_offsets([request])[group], bootstrap)
+    for each in done.topic_partitions or []:
+        if each.error is not None:
+            raise FaultError(f"{each.topic}-{each.partition} was not moved: {each.error.str()}")
 
 
 @app.command("delete")

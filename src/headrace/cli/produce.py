@@ -83,6 +83,10 @@ def produce(
             {"topic": topic, "sent": sender.sent_count, "acknowledged": sender.acknowledged_count},
             as_json=as_json,
         )
+    _require_all_acknowledged(sender, bootstrap)
+
+
+def _require_all_acknowledged(sender: Sender, bootstrap: str) -> None:
     if sender.first_error is not None:
         raise explain(sender.first_error, bootstrap)
     if sender.acknowledged_count < sender.sent_count:
