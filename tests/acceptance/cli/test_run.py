@@ -8,8 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+from headrace.testing.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 WITHIN_S = 240.0
 PIPELINES = """
@@ -54,11 +55,8 @@ def pipelines(command_line: Any) -> dict[str, dict[str, Any]]:
     return {row["pipeline"]: row for row in json.loads(command_line.output("pipelines", "--json"))}
 
 
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.2)
+def await_rows(command_line: Any, count: int) -> None:
+    eventually(lambda: pipelines(command_line)["copies"]["rows_out"] == count, "rows out", within_s=WITHIN_S)
 
 
 def test_a_driver_that_is_killed_is_started_again_and_no_row_is_lost_or_doubled(with_broker: Any) -> None:
@@ -68,7 +66,7 @@ def test_a_driver_that_is_killed_is_started_again_and_no_row_is_lost_or_doubled(
         assert run.stdout is not None
         assert run.stdout.readline() == "running copies in micro-batches\n"
         with_broker.output("produce", "orders", stdin='{"id": "a"}\nbad\n')
-        eventually(lambda: pipelines(with_broker)["copies"]["rows_out"] == 1)
+        await_rows(with_broker, 1)
         first = pipelines(with_broker)["copies"]
         assert (first["state"], first["restarts"], first["lag"]) == ("running", 0, 0)
 
@@ -76,7 +74,7 @@ def test_a_driver_that_is_killed_is_started_again_and_no_row_is_lost_or_doubled(
 
         assert run.stdout.readline() == "running copies in micro-batches\n"
         with_broker.output("produce", "orders", stdin='{"id": "b"}\n')
-        eventually(lambda: pipelines(with_broker)["copies"]["rows_out"] == 2)
+        await_rows(with_broker, 2)
         second = pipelines(with_broker)["copies"]
         assert (second["state"], second["restarts"]) == ("running", 1)
         assert second["last_error"] == "its driver ended with signal SIGKILL"

@@ -42,7 +42,6 @@ def test_the_python_of_the_documentation_runs(source: str, tmp_path: Path) -> No
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

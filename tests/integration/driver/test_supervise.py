@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ import psutil
 import pytest
 
 from headrace.driver.status import Status, read_status
+from headrace.testing.waiting import eventually
 
 WITHIN_S = 60.0
 SUPERVISOR = """
@@ -105,10 +105,13 @@ def start(tmp_path: Path) -> Iterator[StartRun]:
 
 
 def await_gone(pid: int) -> None:
-    deadline_s = time.monotonic() + WITHIN_S
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline_s, f"process {pid} is still there"
-        time.sleep(0.02)
+    def is_gone() -> bool:
+        try:
+            return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    eventually(is_gone, f"the end of process {pid}", within_s=WITHIN_S)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

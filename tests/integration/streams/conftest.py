@@ -27,9 +27,10 @@ from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
 from headrace.streams.queries import Queries
 from headrace.streams.session import start_session, stop_session
+from headrace.testing.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
-WITHIN_S = 90.0
+WITHIN_S = 240.0
 """How long Spark may take, on a slow and busy machine, to come up with what a test waits for."""
 SLOTS = 32
 
@@ -147,11 +148,11 @@ def committed(config: StreamsConfig) -> Callable[[str], set[str]]:
         return {path.name for path in (checkpoint_path(config, query) / log).glob("[0-9]*")}
 
     def await_committed(query: str) -> set[str]:
-        deadline_s = time.monotonic() + WITHIN_S
-        while not (found := batches(query, "commits")) or not batches(query, "offsets") <= found:
-            assert time.monotonic() < deadline_s, f"{query} has no batch, or one that is not committed"
-            time.sleep(0.05)
-        return found
+        def all_committed() -> set[str]:
+            found = batches(query, "commits")
+            return found if batches(query, "offsets") <= found else set()
+
+        return eventually(all_committed, f"a batch of {query}, and none uncommitted,", within_s=WITHIN_S)
 
     return await_committed
 
@@ -223,11 +224,12 @@ class Driver:
 
     def insist(self, number: signal.Signals) -> None:
         """Send a signal again and again until the end; its Java must be gone by then."""
-        deadline_s = time.monotonic() + WITHIN_S
-        while self._process.poll() is None:
-            assert time.monotonic() < deadline_s, "the driver does not end"
+
+        def has_ended() -> bool:
             self._process.send_signal(number)
-            time.sleep(0.05)
+            return self._process.poll() is not None
+
+        eventually(has_ended, "the driver's end", within_s=WITHIN_S, pause_s=0.05)
         assert not self.java.is_running()
 
     def ended(self) -> tuple[int, str]:

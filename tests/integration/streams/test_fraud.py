@@ -26,7 +26,6 @@ pytestmark = pytest.mark.spark
 FRAUD = Path(__file__).parents[3] / "examples" / "fraud"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 BURST_COUNT = 45
-WITHIN_S = 120.0
 StartQueries = Callable[..., Queries]
 
 

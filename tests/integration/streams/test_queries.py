@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 import headrace.streams as hr
 from headrace.errors import PipelineError, PipelineFailed
 from headrace.streams.queries import Queries
+from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
+
+WITHIN_S = 240.0
 
 StartQueries = Callable[..., Queries]
 BOTH_MODES = pytest.mark.parametrize("realtime", [True, False], ids=["real-time", "micro-batch"])
@@ -47,10 +48,7 @@ def order(number: str, amount: float = 1.0) -> tuple[str, str]:
 
 def watch(queries: Queries) -> None:
     """Until a query fails."""
-    deadline_s = time.monotonic() + 60
-    while time.monotonic() < deadline_s:
-        queries.check()
-        threading.Event().wait(0.05)
+    eventually(queries.check, "the failure of a query", within_s=WITHIN_S)
 
 
 @BOTH_MODES
@@ -116,10 +114,11 @@ def test_dead_letters_are_counted(kafka: Any, start: StartQueries) -> None:
     def counts() -> set[tuple[str, int, int | None]]:
         return {(one.query, one.input_row_count, one.output_row_count) for one in queries.progress()}
 
-    deadline_s = time.monotonic() + 60
-    while (orders.dead_letters_query, 3, 2) not in counts():
-        assert time.monotonic() < deadline_s, f"the last batches were {counts()}"
+    def are_counted() -> bool:
         queries.check()
+        return (orders.dead_letters_query, 3, 2) in counts()
+
+    eventually(are_counted, lambda: f"two dead letters in {counts()}", within_s=WITHIN_S)
 
 
 def test_pipelines_run_side_by_side_and_write_a_dead_letter_once(kafka: Any, start: StartQueries) -> None:

@@ -13,7 +13,7 @@ import pytest
 from headrace.config import StreamsConfig
 
 # Each command starts Spark anew.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PIPELINES = """
 import headrace.streams as hr

@@ -50,13 +50,15 @@ def order(number: str) -> tuple[str, str]:
     return number, json.dumps({"id": number})
 
 
-def test_a_run_goes_on_where_the_last_one_stopped(
-    kafka: Any, drive: Any, pipelines: Path, committed: Any
+def test_a_run_goes_on_where_the_last_one_stopped_and_stops_cleanly_without_its_broker(
+    headrace_broker: headrace.Broker, kafka: Any, drive: Any, pipelines: Path, committed: Any
 ) -> None:
-    first = drive(f"{pipelines}:copies", realtime=False)
+    first = drive(pipelines, realtime=False)
     kafka.produce("orders", [order("a")])
     kafka.read_count("copies", 1)
-    # What has been written and not yet committed would come again.
+    # Python functions of the file and of its neighbours run in micro-batches.
+    assert [record.key for record in kafka.read_count("shouts", 1)] == [b"A!"]
+    # What has been written and not yet committed would be run again.
     committed("copies")
     assert first.end(signal.SIGINT) == (0, "")
 
@@ -64,6 +66,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(
     second = drive(f"{pipelines}:copies", realtime=False)
 
     assert sorted(record.key for record in kafka.read_count("copies", 2)) == [b"a", b"b"]
+    headrace_broker.stop()
     assert second.end(signal.SIGTERM) == (0, "")
 
 
@@ -86,17 +89,6 @@ def test_a_run_whose_java_is_told_to_stop_as_well_ends_without_a_word(drive: Any
     assert running.end(signal.SIGTERM) == (0, "")
 
 
-def test_a_run_whose_broker_is_gone_stops_cleanly(
-    headrace_broker: headrace.Broker, kafka: Any, drive: Any, pipelines: Path
-) -> None:
-    running = drive(f"{pipelines}:copies", realtime=False)
-    kafka.produce("orders", [order("a")])
-    kafka.read_count("copies", 1)
-    headrace_broker.stop()
-
-    assert running.end(signal.SIGTERM) == (0, "")
-
-
 def test_a_run_that_is_told_again_to_stop_ends(
     headrace_broker: headrace.Broker, kafka: Any, drive: Any, pipelines: Path
 ) -> None:
@@ -106,13 +98,3 @@ def test_a_run_that_is_told_again_to_stop_ends(
     headrace_broker.stop()
 
     running.insist(signal.SIGTERM)
-
-
-def test_python_functions_of_the_file_and_its_neighbours_run_in_micro_batches(
-    kafka: Any, drive: Any, pipelines: Path
-) -> None:
-    running = drive(f"{pipelines}:shouts", realtime=False)
-    kafka.produce("orders", [order("a")])
-
-    assert [record.key for record in kafka.read_count("shouts", 1)] == [b"A!"]
-    assert running.end(signal.SIGTERM) == (0, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,8 +17,11 @@ from headrace.errors import PipelineError
 from headrace.streams.comparison import Comparison
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.verify import verify_in
+from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
+
+WITHIN_S = 240.0
 
 orders = hr.topic(
     "orders",
@@ -55,9 +57,7 @@ def verified(spark: SparkSession, config: StreamsConfig) -> Verify:
 
 
 def await_batches(committed: Any, query: str, count: int) -> None:
-    deadline_s = time.monotonic() + 90
-    while len(committed(query)) < count:
-        assert time.monotonic() < deadline_s, f"{query} has fewer than {count} batches"
+    eventually(lambda: len(committed(query)) >= count, f"batch {count} of {query}", within_s=WITHIN_S)
 
 
 def told(comparison: Comparison) -> set[tuple[str, str | None, str, str | None]]:

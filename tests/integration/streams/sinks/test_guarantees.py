@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,10 +20,11 @@ from headrace.streams.admin import ensure_topics
 from headrace.streams.plan import make_plan
 from headrace.streams.queries import Queries
 from headrace.testing.failpoints import failpoint
+from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
-WITHIN_S = 120.0
+WITHIN_S = 240.0
 numbers = hr.topic("numbers", schema="n int not null", partitions=1)
 
 
@@ -44,12 +44,13 @@ def run_until(
     def run(guarantee: Guarantee, holds: Callable[[], bool]) -> None:
         queries = Queries(session=spark, config=replace(config, guarantee=guarantee), realtime=False)
         queries.start(plan, [])
-        deadline_s = time.monotonic() + WITHIN_S
+
+        def holds_or_fails() -> bool:
+            queries.check()
+            return holds()
+
         try:
-            while not holds():
-                assert time.monotonic() < deadline_s
-                queries.check()
-                time.sleep(0.05)
+            eventually(holds_or_fails, within_s=WITHIN_S, pause_s=0.05)
         except PipelineFailed:
             pass
         finally:

@@ -7,7 +7,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from importlib.metadata import distribution
@@ -20,6 +19,7 @@ import pytest
 
 from headrace.streams.sinks import BatchWriter, WriteContext, batch_writer
 from headrace.streams.table import Table
+from headrace.testing.waiting import eventually
 
 WITHIN_S = 60.0
 PASSWORD = "open sesame"
@@ -74,10 +74,7 @@ class Server:
                 stderr=log,
                 **self._user,
             )
-        deadline_s = time.monotonic() + WITHIN_S
-        while not self._answers():
-            assert time.monotonic() < deadline_s, (self._directory / "log").read_text()
-            time.sleep(0.02)
+        eventually(self._answers, (self._directory / "log").read_text, within_s=WITHIN_S, pause_s=0.02)
 
     def stop(self) -> None:
         """Stop it at once."""

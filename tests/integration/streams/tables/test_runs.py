@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,10 +22,11 @@ from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
 from headrace.streams.queries import Queries
 from headrace.testing.failpoints import kill_at
+from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
-WITHIN_S = 280.0
+WITHIN_S = 600.0
 RUN = """
 import sys
 from pathlib import Path
@@ -52,7 +52,7 @@ def to_delta(numbers):
 """
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.long
 def test_whatever_is_killed_between_write_and_checkpoint_each_row_is_in_each_table_once(
     kafka: Any, config: StreamsConfig, database: Any, tmp_path: Path
 ) -> None:
@@ -76,7 +76,12 @@ def test_whatever_is_killed_between_write_and_checkpoint_each_row_is_in_each_tab
     with running(file, config):
         # A batch that is there shows that nothing of those before it is still to come.
         produce(kafka, range(1000, 1010))
-        await_that(lambda: {*in_postgres()} >= {*range(1010)} and {*in_delta()} >= {*range(1010)})
+        eventually(
+            lambda: {*in_postgres()} >= {*range(1010)} and {*in_delta()} >= {*range(1010)},
+            "the coming of all rows",
+            within_s=WITHIN_S,
+            pause_s=0.2,
+        )
     assert in_postgres() == list(range(1010))
     assert in_delta() == list(range(1010))
 
@@ -104,10 +109,3 @@ def running(
         process = stack.enter_context(subprocess.Popen(command, env={**os.environ, **environment}))
         stack.callback(process.send_signal, signal.SIGTERM)
         yield process
-
-
-def await_that(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert time.monotonic() < deadline_s, "not all rows have come"
-        time.sleep(0.2)
