@@ -35,7 +35,7 @@ from headrace.supervisor import OnLine, Supervisor
 
 STATUS_EVERY_S: Final = 5.0
 LOOP_PAUSE_S: Final = 0.2
-STATS_TIMEOUT_S: Final = 2.0
+STATS_TIMEOUT_S: Final = 10.0
 INTERRUPTED: Final = 130
 """The exit code of a program that Ctrl-C has ended."""
 

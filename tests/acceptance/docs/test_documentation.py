@@ -21,24 +21,28 @@ PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)#]+)[^)]*\)")
 
 
-def python_blocks() -> list[object]:
-    blocks: list[object] = []
+def programs() -> list[object]:
+    """Each block of Python is a program; the tests of a page are one, so that Spark is started once."""
+    found: list[object] = []
     for page in PAGES:
-        for number, source in enumerate(PYTHON_BLOCK.findall(page.read_text()), start=1):
-            marks = [pytest.mark.spark] if "headrace.streams" in source else []
-            name = f"{page.relative_to(ROOT)}, block {number}"
-            blocks.append(pytest.param(source, id=name, marks=marks))
-    return blocks
+        blocks = dict(enumerate(PYTHON_BLOCK.findall(page.read_text()), start=1))
+        tests = {number: source for number, source in blocks.items() if "def test_" in source}
+        groups = [{number: source} for number, source in blocks.items() if number not in tests]
+        for group in filter(None, [*groups, tests]):
+            marks = [pytest.mark.spark] if "headrace.streams" in "".join(group.values()) else []
+            name = f"{page.relative_to(ROOT)}, block {', '.join(map(str, group))}"
+            found.append(pytest.param(group, id=name, marks=marks))
+    return found
 
 
-@pytest.mark.parametrize("source", python_blocks())
-def test_the_python_of_the_documentation_runs(source: str, tmp_path: Path) -> None:
-    is_test = "def test_" in source
-    script = tmp_path / ("test_example.py" if is_test else "example.py")
-    script.write_text(source)
-    runner = ["-m", "pytest", "-q", "-p", "no:randomly"] if is_test else []
+@pytest.mark.parametrize("blocks", programs())
+def test_the_python_of_the_documentation_runs(blocks: dict[int, str], tmp_path: Path) -> None:
+    for number, source in blocks.items():
+        (tmp_path / f"test_block_{number}.py").write_text(source)
+    are_tests = "def test_" in "".join(blocks.values())
+    runner = ["-m", "pytest", "-q", "-p", "no:randomly"] if are_tests else []
     done = subprocess.run(
-        [sys.executable, *runner, str(script)],
+        [sys.executable, *runner, *sorted(map(str, tmp_path.iterdir()))],
         cwd=tmp_path,
         capture_output=True,
         text=True,
