@@ -1,10 +1,21 @@
-"""What takes long is begun first: nobody waits for it at the end while other cores have nothing to do."""
+"""What all tests have in common: no test depends on how fast the machine is, and the long ones come first."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Most of what Java's second compiler would do is never made use of by a process that lives for seconds, and
+# takes half of the processor meanwhile.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long: nobody waits for it at the end while other cores have nothing to do."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)

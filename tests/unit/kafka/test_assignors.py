@@ -63,7 +63,6 @@ def moved(before: Shares, after: Shares) -> int:
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@settings(deadline=None)
 @given(wanted=wanted_topics, counts=topic_counts)
 def test_each_partition_has_exactly_one_owner_who_wants_it(
     name: str, wanted: dict[str, frozenset[UUID]], counts: dict[UUID, int]
@@ -76,7 +75,6 @@ def test_each_partition_has_exactly_one_owner_who_wants_it(
     assert all(topic_id in wanted[member_id] for member_id, share in shares.items() for topic_id, _ in share)
 
 
-@settings(deadline=None)
 @given(before=wanted_topics, after=wanted_topics, counts=topic_counts, later_counts=topic_counts)
 def test_an_assignment_stays_valid_and_even_through_changes_of_members_and_topics(
     before: dict[str, frozenset[UUID]],
@@ -94,7 +92,6 @@ def test_an_assignment_stays_valid_and_even_through_changes_of_members_and_topic
     assert assign_uniform(group(after, later_counts, second), later_counts) == second
 
 
-@settings(deadline=None)
 @given(wanted=same_topics, counts=topic_counts)
 def test_members_who_want_the_same_get_equally_many(
     wanted: dict[str, frozenset[UUID]], counts: dict[UUID, int]
@@ -103,7 +100,7 @@ def test_members_who_want_the_same_get_equally_many(
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     wanted=st.dictionaries(
         st.sampled_from(["m0", "m1", "m2"]), st.frozensets(st.sampled_from(TOPIC_IDS)), min_size=1
@@ -120,7 +117,6 @@ def test_no_assignment_is_more_even_whatever_the_subscriptions(
     assert sum(len(share) ** 2 for share in shares.values()) == best
 
 
-@settings(deadline=None)
 @given(count=st.integers(1, 6), counts=topic_counts)
 def test_a_newcomer_moves_no_more_partitions_than_it_gets(count: int, counts: dict[UUID, int]) -> None:
     wanted = {f"m{number}": frozenset(counts) for number in range(count)}
@@ -129,7 +125,6 @@ def test_a_newcomer_moves_no_more_partitions_than_it_gets(count: int, counts: di
     assert moved(before, after) == len(after["new"])
 
 
-@settings(deadline=None)
 @given(count=st.integers(2, 6), counts=topic_counts)
 def test_one_who_leaves_moves_only_its_own_partitions(count: int, counts: dict[UUID, int]) -> None:
     wanted = {f"m{number}": frozenset(counts) for number in range(count)}
@@ -139,7 +134,6 @@ def test_one_who_leaves_moves_only_its_own_partitions(count: int, counts: dict[U
     assert all(before[member_id] <= after[member_id] for member_id in rest)
 
 
-@settings(deadline=None)
 @given(count=st.integers(1, 6), counts=topic_counts, more=st.integers(0, 5))
 def test_a_topic_that_grows_moves_nothing(count: int, counts: dict[UUID, int], more: int) -> None:
     wanted = {f"m{number}": frozenset([A]) for number in range(count)}

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
@@ -50,7 +50,7 @@ VERSIONS = [
     for api in offered.APIS.values()
     for version in range(api.version_first, api.version_last + 1)
 ]
-EACH_VERSION = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EACH_VERSION = settings(max_examples=8)
 
 SIMPLE_KINDS: dict[str, st.SearchStrategy[Any]] = {
     "int8": st.integers(-(2**7), 2**7 - 1),

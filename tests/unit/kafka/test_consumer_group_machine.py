@@ -382,5 +382,5 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert client.epoch == member.epoch == group.epoch
 
 
-ConsumerGroupMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+ConsumerGroupMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 test_consumer_groups_hold_their_invariants = ConsumerGroupMachine.TestCase

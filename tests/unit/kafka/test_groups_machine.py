@@ -351,5 +351,5 @@ class GroupMachine(RuleBasedStateMachine):
         )
 
 
-GroupMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+GroupMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=50)
 test_groups_hold_their_invariants = GroupMachine.TestCase

@@ -65,7 +65,7 @@ def is_understood_by_python(expression: str) -> bool:
 expressions = st.recursive(sequences(atoms), alternatives, max_leaves=6).filter(is_understood_by_python)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(expression=expressions, texts=st.lists(names, min_size=1, max_size=5))
 def test_what_matches_is_what_matches_anywhere_else(expression: str, texts: list[str]) -> None:
     expected = re.compile(expression)
@@ -73,7 +73,7 @@ def test_what_matches_is_what_matches_anywhere_else(expression: str, texts: list
     assert [pattern.matches(text) for text in texts] == [bool(expected.fullmatch(text)) for text in texts]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(expression=st.text(r"ab\pPxQEdDwzb{}[]()|*+?.^$,-:<>iP=!#1&é\n", max_size=20), text=names)
 def test_any_text_is_an_expression_or_is_refused_with_a_reason(expression: str, text: str) -> None:
     try:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from hypothesis import settings
 
 from headrace.clock import Clock
 from headrace.config import LONG_MAX
@@ -20,11 +19,6 @@ from headrace.testing.disk import SimulatedDisk
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
-
-
-# How long an example takes depends on the machine; timings are for benchmarks.
-settings.register_profile("log", deadline=None)
-settings.load_profile("log")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
@@ -33,7 +33,6 @@ def found(**types: str) -> list[Found]:
     return [Found(name=name, type=kind, is_required=False) for name, kind in types.items()]
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.none() | TEXT, st.none() | st.integers(-(2**63), 2**63 - 1)), min_size=1))
 def test_texts_nulls_and_numbers_can_be_told_apart_in_csv(rows: list[tuple[str | None, int | None]]) -> None:
     texts, numbers = zip(*rows, strict=True)
@@ -50,7 +49,6 @@ def test_texts_nulls_and_numbers_can_be_told_apart_in_csv(rows: list[tuple[str |
     assert written.count('""') >= sum(text == "" for text in texts)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["a", "b"]), st.integers())))
 def test_the_last_row_of_each_key_is_what_a_dictionary_would_keep(rows: list[tuple[int, str, int]]) -> None:
     columns: Any = list(zip(*rows, strict=True)) or [(), (), ()]

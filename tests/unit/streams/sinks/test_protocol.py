@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace.streams.sinks.topic_task as topic_task_module
@@ -193,14 +193,12 @@ def play(seed: int, batch_count: int, guarantee: Guarantee) -> tuple[list[int], 
     return rows, [int(value or b"") for value in broker.values]
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), batch_count=st.integers(1, 12))
 def test_exactly_once_each_row_comes_out_once(seed: int, batch_count: int) -> None:
     rows, values = play(seed, batch_count, "exactly-once")
     assert sorted(values) == rows
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), batch_count=st.integers(1, 12))
 def test_at_most_once_no_row_comes_out_twice(seed: int, batch_count: int) -> None:
     rows, values = play(seed, batch_count, "at-most-once")
