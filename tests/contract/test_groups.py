@@ -36,6 +36,8 @@ EAGER: dict[str, str | int | bool] = {
     "session_timeout_ms": 20_000,
     "heartbeat_interval_ms": 200,
 }
+SETTLED_WITHIN_S = 120.0
+"""A member that has missed a rebalance comes to its share only when a session or two have ended."""
 CONSUMER_PROTOCOL: dict[str, str | int | bool] = {"group_protocol": "consumer"}
 
 
@@ -50,7 +52,11 @@ def settle(
             records.extend(member.poll(0.02))
         return share([member.assignment() for member in members]) and len(records) >= record_count
 
-    eventually(is_settled, lambda: f"an even share, now {[member.assignment() for member in members]},")
+    eventually(
+        is_settled,
+        lambda: f"an even share, now {[member.assignment() for member in members]},",
+        within_s=SETTLED_WITHIN_S,
+    )
     return records
 
 
