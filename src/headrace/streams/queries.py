@@ -28,6 +28,7 @@ from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.client_options import kafka_options, portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, realtime_refusal
+from headrace.streams.given_up import note_given_up
 from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import Plan
 from headrace.streams.progress import Progress, parse_progress
@@ -200,6 +201,8 @@ class Queries:
     def _write(self, name: str, rows: DataFrame, target: Target, *, every: str = "0 seconds") -> None:
         checkpoint = checkpoint_path(self.config, name)
         clear_unfinished_writes(checkpoint)
+        if self.realtime:
+            note_given_up(checkpoint)
         writer = (
             rows.writeStream.queryName(name)
             .option("checkpointLocation", f"file://{checkpoint}")

@@ -236,3 +236,27 @@ def test_what_can_not_be_says_what_is_wrong(
 
     with pytest.raises(PipelineError, match=complaint):
         hr.recent(rows, **arguments)
+
+
+def test_a_batch_that_was_written_and_not_committed_is_given_up_by_real_time_and_written_anew(
+    kafka: Any, start: StartQueries, config: StreamsConfig, committed: Any
+) -> None:
+    kafka.produce("events", [event(10), b"no json"])
+    queries = start(histories, realtime=False)
+    kafka.read_count("histories", 1)
+    kafka.read_count("events.dead-letters", 1)
+    for query in (names := tuple(queries.running)):
+        committed(query)
+    queries.stop()
+    for query in names:
+        for name in ("0", ".0.crc"):
+            (checkpoint_path(config, query) / "commits" / name).unlink(missing_ok=True)
+
+    start(histories, realtime=True).stop()
+    kafka.produce("events", [event(20), b"no json either"])
+    start(histories, realtime=False)
+
+    letters = kafka.read("events.dead-letters", lambda found: found[-1].value == b"no json either")
+    rows = kafka.read("histories", lambda found: len(update(found[-1].value)[1]) > 1)
+    assert {letter.value for letter in letters} == {b"no json", b"no json either"}
+    assert [row for row, _ in update(rows[-1].value)[1]] == [10, 20]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.config import Guarantee
+from headrace.streams.given_up import digest_of, given_up_digests
+from headrace.streams.sinks.ledger import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,12 +52,17 @@ class WriteContext:
     transaction_s_max: int = TRANSACTION_S_MAX
     """How long a transaction may take before the broker gives it up."""
 
-    def digest(self, batch_id: int) -> str:
-        """What tells the input of this batch from any other that might get the same id."""
-        if self.checkpoint is None:
-            return NO_DIGEST
-        content = (self.checkpoint / "offsets" / str(batch_id)).read_bytes()
-        return hashlib.sha256(content).hexdigest()[:16]
+    def batch(self, batch_id: int, *, is_first: bool) -> Batch:
+        """The batch that is about to be written; `is_first` if none was since the query was started."""
+        there = self.checkpoint
+        return Batch(
+            pipeline=self.pipeline,
+            query_id=self.query_id,
+            batch_id=batch_id,
+            digest=NO_DIGEST if there is None else digest_of(there, batch_id),
+            given_up=frozenset() if there is None else given_up_digests(there, batch_id),
+            is_first=is_first,
+        )
 
 
 def read_query_id(checkpoint: Path) -> str:

@@ -21,6 +21,7 @@ batch, which a checkpoint that was put back, or lost its last file, would make.
 | of another query | later | refuse: another run of the pipeline is writing, from another checkpoint |
 | of this query, up to an earlier batch | | write |
 | of this query, this batch | same input, same spread | skip: the share was written |
+| of this query, this batch | other input, the entry's was given up by real-time mode | write |
 | of this query, this batch | other input or other spread | refuse |
 | of this query, a later batch | | refuse: the checkpoint was put back |
 
@@ -50,6 +51,8 @@ class Batch:
     batch_id: int
     digest: str
     """Of its input."""
+    given_up: frozenset[str] = frozenset()
+    """Digests of inputs that had this id and were given up by a change to real-time mode."""
     is_first: bool
     """Whether no batch was written since the query was started."""
 
@@ -123,7 +126,7 @@ def decide(entry: Entry | None, batch: Batch, task_count: int) -> Verdict:
             f"another run of pipeline {batch.pipeline} writes to the same topic from another checkpoint: "
             "stop one of them, or give one another name"
         )
-    if entry.next_batch_id <= batch.batch_id:
+    if entry.next_batch_id <= batch.batch_id or _is_given_up(entry, batch):
         return Verdict.WRITE
     if entry.next_batch_id > batch.batch_id + 1 or entry.digest != batch.digest:
         raise PipelineError(_put_back(entry, batch))
@@ -133,6 +136,14 @@ def decide(entry: Entry | None, batch: Batch, task_count: int) -> Verdict:
             f"and can't be finished with {task_count}: start the pipeline again"
         )
     return Verdict.SKIP
+
+
+def _is_given_up(entry: Entry, batch: Batch) -> bool:
+    return (
+        entry.next_batch_id == batch.batch_id + 1
+        and entry.digest != batch.digest
+        and entry.digest in batch.given_up
+    )
 
 
 def _put_back(entry: Entry, batch: Batch) -> str:
@@ -156,6 +167,7 @@ def begun_task_count(entries: Iterable[Entry | None], batch: Batch) -> int | Non
             entry is not None
             and entry.query_id == batch.query_id
             and entry.next_batch_id == batch.batch_id + 1
+            and not _is_given_up(entry, batch)
         ):
             return entry.task_count
     return None

@@ -68,13 +68,7 @@ class TopicWriter:
 
     def write_records(self, records: DataFrame, batch_id: int) -> int:
         """The same for rows that are records: topic, key, value and headers."""
-        batch = Batch(
-            pipeline=self._context.pipeline,
-            query_id=self._context.query_id,
-            batch_id=batch_id,
-            digest=self._context.digest(batch_id),
-            is_first=self._is_first,
-        )
+        batch = self._context.batch(batch_id, is_first=self._is_first)
         hit("pipeline.batch")
         if batch.is_first:
             self._task_count = self._settle(batch)

@@ -58,6 +58,20 @@ def test_a_batch_with_the_same_id_and_other_input_is_refused() -> None:
         decide(replace(WRITTEN, digest="other"), FIRST, 2)
 
 
+def test_a_share_whose_input_real_time_mode_gave_up_is_written_anew() -> None:
+    given_up = replace(FIRST, given_up=frozenset({"older", "other"}))
+    assert decide(replace(WRITTEN, digest="other"), given_up, 3) is Verdict.WRITE
+    assert begun_task_count([replace(WRITTEN, digest="other")], given_up) is None
+    with pytest.raises(PipelineError, match="was written already, with other input"):
+        decide(replace(WRITTEN, digest="another"), given_up, 2)
+    with pytest.raises(PipelineError, match="was put back"):
+        decide(replace(WRITTEN, digest="other", next_batch_id=10), given_up, 2)
+
+
+def test_a_batch_that_was_given_up_and_is_there_again_with_the_same_input_is_skipped() -> None:
+    assert decide(WRITTEN, replace(FIRST, given_up=frozenset({WRITTEN.digest})), 2) is Verdict.SKIP
+
+
 def test_a_batch_that_was_begun_with_another_spread_is_refused() -> None:
     with pytest.raises(PipelineError, match="was begun with 2 writers and can't be finished with 3"):
         decide(WRITTEN, FIRST, 3)

@@ -45,13 +45,7 @@ class DeltaWriter:
     def write(self, rows: DataFrame, batch_id: int) -> int:
         """Write the rows, unless they were written before; return how many were written now."""
         rows = table_rows(rows, self._target, pipeline=self._context.pipeline)
-        batch = Batch(
-            pipeline=self._context.pipeline,
-            query_id=self._context.query_id,
-            batch_id=batch_id,
-            digest=self._context.digest(batch_id),
-            is_first=self._is_first,
-        )
+        batch = self._context.batch(batch_id, is_first=self._is_first)
         hit("pipeline.batch")
         schema = self._settle(rows.schema)
         is_written = decide(self._log.entry(batch), batch, 1) is Verdict.SKIP

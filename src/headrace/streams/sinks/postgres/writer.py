@@ -51,13 +51,7 @@ class PostgresWriter:
     def write(self, rows: DataFrame, batch_id: int) -> int:
         """Write the rows, unless they were written before; return how many were written now."""
         rows = table_rows(rows, self._table, pipeline=self._context.pipeline)
-        batch = Batch(
-            pipeline=self._context.pipeline,
-            query_id=self._context.query_id,
-            batch_id=batch_id,
-            digest=self._context.digest(batch_id),
-            is_first=self._is_first,
-        )
+        batch = self._context.batch(batch_id, is_first=self._is_first)
         hit("pipeline.batch")
         if batch.is_first:
             self._task_count = self._settle(rows.schema, batch)

@@ -1,0 +1,62 @@
+"""Batches that a change to real-time mode has given up.
+
+    DATA/checkpoints/<query>/given-up.json    {"batch_id": 7, "digests": ["3911b966b80c294b"]}
+
+Micro-batches write a batch's input down before the batch begins; real-time mode does when it ends, and starts
+by removing what a batch has written down that was begun in micro-batches and never committed. Shares of such a
+batch may have been written exactly once all the same, and the next run in micro-batches gives its id to another
+input. The note tells it that this is no checkpoint that was put back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Final
+
+from headrace.errors import ConfigError
+
+_NOTE: Final = "given-up.json"
+
+
+def digest_of(checkpoint: Path, batch_id: int) -> str:
+    """What tells the input of this batch from any other that might get the same id."""
+    content = (checkpoint / "offsets" / str(batch_id)).read_bytes()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def note_given_up(checkpoint: Path) -> None:
+    """Note the batch that was begun and not committed, if there is one, before real-time mode removes it."""
+    batch_id = _newest(checkpoint / "offsets")
+    committed = _newest(checkpoint / "commits")
+    if batch_id is None or (committed is not None and batch_id <= committed):
+        return
+    digests = given_up_digests(checkpoint, batch_id) | {digest_of(checkpoint, batch_id)}
+    path = checkpoint / _NOTE
+    new = path.with_name(f".{path.name}~")
+    with new.open("w") as file:
+        json.dump({"batch_id": batch_id, "digests": sorted(digests)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def given_up_digests(checkpoint: Path, batch_id: int) -> frozenset[str]:
+    """The inputs that this batch has had and that were given up."""
+    path = checkpoint / _NOTE
+    try:
+        note = json.loads(path.read_text())
+        return frozenset(map(str, note["digests"])) if note["batch_id"] == batch_id else frozenset()
+    except FileNotFoundError:
+        return frozenset()
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{path} does not say which batch was given up ({type(error).__name__}: {error}): bring it back "
+            "together with the newest checkpoint"
+        ) from error
+
+
+def _newest(log: Path) -> int | None:
+    return max((int(path.name) for path in log.glob("[0-9]*") if path.name.isdecimal()), default=None)
