@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 from headrace.config import StreamsConfig
 from headrace.streams.client_options import kafka_options
 from headrace.streams.formats import refused, rows
+from headrace.streams.sinks.records import same_for_all
 from headrace.streams.starts import Starts, starting_offsets
 from headrace.streams.topic import Topic
 
@@ -55,7 +56,7 @@ def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> Da
         )
     )
     original = F.coalesce("headers", F.array().cast("array<struct<key: string, value: binary>>"))
-    target = F.lit(topic.dead_letters).alias("topic")
+    target = same_for_all(F.lit(topic.dead_letters), "topic", topic.dead_letters)
     return letters.select(target, "key", "value", F.concat(original, added).alias("headers"))
 
 

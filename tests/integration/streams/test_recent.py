@@ -241,7 +241,7 @@ def test_what_can_not_be_says_what_is_wrong(
 def test_a_batch_that_was_written_and_not_committed_is_given_up_by_real_time_and_written_anew(
     kafka: Any, start: StartQueries, config: StreamsConfig, committed: Any
 ) -> None:
-    kafka.produce("events", [event(10), b"no json"])
+    kafka.produce("events", [event(10), ("a", b"no json")])
     queries = start(histories, realtime=False)
     kafka.read_count("histories", 1)
     kafka.read_count("events.dead-letters", 1)
@@ -253,7 +253,7 @@ def test_a_batch_that_was_written_and_not_committed_is_given_up_by_real_time_and
             (checkpoint_path(config, query) / "commits" / name).unlink(missing_ok=True)
 
     start(histories, realtime=True).stop()
-    kafka.produce("events", [event(20), b"no json either"])
+    kafka.produce("events", [event(20), ("a", b"no json either")])
     start(histories, realtime=False)
 
     letters = kafka.read("events.dead-letters", lambda found: found[-1].value == b"no json either")

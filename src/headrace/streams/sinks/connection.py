@@ -24,6 +24,7 @@ dead letter gets. With the producer's own 1 MiB, a larger one would end the quer
 BUFFER_BYTES: Final = 4 * REQUEST_BYTES_MAX
 _BUFFER_MESSAGES_MAX: Final = 1_000_000
 _BUFFER_FULL_S: Final = 0.1
+_GATHER_MS: Final = 100
 
 _FENCED: Final = {
     KafkaError._FENCED,  # noqa: SLF001 - that is how the library names its local errors
@@ -69,6 +70,8 @@ class Connector:
             "message.max.bytes": REQUEST_BYTES_MAX,
             "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
             "queue.buffering.max.messages": _BUFFER_MESSAGES_MAX,
+            # Nobody sees a record before the commit, which waits for none to gather.
+            "linger.ms": _GATHER_MS,
         }
 
     @contextmanager
@@ -194,7 +197,10 @@ def send(producer: Producer, records: Iterable[Record]) -> int:
     for topic, key, value, headers in records:
         while True:
             try:
-                produce(topic, value, key, headers=headers)
+                if headers is None:
+                    produce(topic, value, key)
+                else:
+                    produce(topic, value, key, headers=headers)
             except BufferError:
                 producer.poll(_BUFFER_FULL_S)
             else:

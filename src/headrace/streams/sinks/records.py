@@ -8,7 +8,8 @@ All columns become one JSON object, the value, but for `_kafka` and these, which
 | `_headers` | map<string,string>, map<string,binary> or array<struct<key:string,value:binary>> | |
 | `_delete` | boolean | true writes a tombstone: the key, and no value |
 
-The key is the column that the row's topic is described with.
+The key is the column that the row's topic is described with. A topic or headers that all records have in common
+are marked so, and need not travel with each of them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ DELETE_COLUMN: Final = "_delete"
 RESERVED_COLUMNS: Final = (METADATA_COLUMN, TOPIC_COLUMN, HEADERS_COLUMN, DELETE_COLUMN)
 
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
+_SAME_FOR_ALL: Final = "headrace.same_for_all"
+"""In a column's metadata: the text that all records have there, empty for a null."""
 JSON_OPTIONS: Final = {
     # A null is written, so that each record has the same fields.
     "ignoreNullFields": "false",
@@ -63,11 +66,26 @@ def to_records(
             "topic's name for each row, or null for the topic that it writes"
         )
     return rows.select(
-        _topic(rows, targets, pipeline).alias("topic"),
+        _topic(rows, targets, pipeline),
         _key(rows, targets).alias("key"),
         _value(rows, names, targets, pipeline).alias("value"),
-        _headers(rows, pipeline).alias("headers"),
+        _headers(rows, pipeline),
     )
+
+
+def same_for_all(column: Column, name: str, value: str) -> Column:
+    """The column by this name, marked: all records have this value, empty for a null."""
+    return column.alias(name, metadata={_SAME_FOR_ALL: value})
+
+
+def varying_columns(records: DataFrame, topic: str) -> list[str]:
+    """The columns without which a record, known to be without headers and for this topic, is not whole."""
+    usual = {"topic": topic, "headers": ""}
+    return [
+        field.name
+        for field in records.schema.fields
+        if field.name not in usual or field.metadata.get(_SAME_FOR_ALL) != usual[field.name]
+    ]
 
 
 def _check_key(topic: Topic, names: Sequence[str], pipeline: str) -> None:
@@ -81,7 +99,7 @@ def _check_key(topic: Topic, names: Sequence[str], pipeline: str) -> None:
 def _topic(rows: DataFrame, targets: Sequence[Topic], pipeline: str) -> Column:
     main = F.lit(targets[0].name)
     if TOPIC_COLUMN not in rows.columns:
-        return main
+        return same_for_all(main, "topic", targets[0].name)
     _check_type(rows, TOPIC_COLUMN, StringType, "string", pipeline)
     named = rows[TOPIC_COLUMN]
     known = [target.name for target in targets]
@@ -94,6 +112,7 @@ def _topic(rows: DataFrame, targets: Sequence[Topic], pipeline: str) -> Column:
         F.when(named.isNull(), main)
         .when(named.isin(known), named)
         .otherwise(F.raise_error(refused).cast("string"))
+        .alias("topic")
     )
 
 
@@ -133,16 +152,16 @@ def _value(rows: DataFrame, names: Sequence[str], targets: Sequence[Topic], pipe
 
 def _headers(rows: DataFrame, pipeline: str) -> Column:
     if HEADERS_COLUMN not in rows.columns:
-        return F.lit(None).cast(_HEADERS)
+        return same_for_all(F.lit(None).cast(_HEADERS), "headers", "")
     column, kind = rows[HEADERS_COLUMN], rows.schema[HEADERS_COLUMN].dataType
     if isinstance(kind, MapType) and _is_pair(kind.keyType, kind.valueType):
-        return F.map_entries(column).cast(_HEADERS)
+        return F.map_entries(column).cast(_HEADERS).alias("headers")
     if isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType):
         fields = kind.elementType.fields
         if [field.name for field in fields] == ["key", "value"] and _is_pair(
             fields[0].dataType, fields[1].dataType
         ):
-            return column.cast(_HEADERS)
+            return column.cast(_HEADERS).alias("headers")
     raise PipelineError(
         f"pipeline {pipeline} returns {HEADERS_COLUMN} as {kind.simpleString()}: make it map<string,string>, "
         "map<string,binary> or array<struct<key:string,value:binary>>"

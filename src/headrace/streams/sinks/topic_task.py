@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
-from typing import Final, Literal
+from itertools import chain, repeat
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
@@ -43,7 +43,7 @@ class TopicTask:
     failpoints: tuple[Failpoint, ...] = ()
 
     def run(self, shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write the share: record batches of topic, key, value and headers."""
+        """Write the share: record batches of key and value, and of topic and headers where these differ."""
         task = task_number()
         with armed(self.failpoints):
             row_count = self._write(task, shares)
@@ -59,7 +59,7 @@ class TopicTask:
         first = next(filled, None)
         if first is None and not self.batch.is_first:
             return 0
-        records = _records(chain([] if first is None else [first], filled))
+        records = self._records(chain([] if first is None else [first], filled))
         writer = ShareWriter(self.connector, task)
         try:
             if decide(writer.entry(), self.batch, self.task_count) is Verdict.SKIP:
@@ -91,9 +91,14 @@ class TopicTask:
         hit("pipeline.task.produced")
         return row_count
 
+    def _records(self, shares: Iterable[pa.RecordBatch]) -> Iterator[Record]:
+        for share in shares:
+            columns = {name: share.column(name).to_pylist() for name in share.schema.names}
+            topics = columns.get("topic") or repeat(self.connector.topic)
+            headers = map(_pairs, columns["headers"]) if "headers" in columns else repeat(None)
+            # Not strict: what repeats has no end.
+            yield from zip(topics, columns["key"], columns["value"], headers, strict=False)
 
-def _records(shares: Iterable[pa.RecordBatch]) -> Iterator[Record]:
-    for share in shares:
-        topics, keys, values, headers = (column.to_pylist() for column in share.columns)
-        for topic, key, value, pairs in zip(topics, keys, values, headers, strict=True):
-            yield topic, key, value, pairs and [(pair["key"], pair["value"]) for pair in pairs]
+
+def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
+    return headers and [(header["key"], header["value"]) for header in headers]

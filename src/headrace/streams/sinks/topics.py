@@ -22,12 +22,11 @@ from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.ledger import Batch, begun_task_count, check_all, is_settled
-from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.records import to_records, varying_columns
 from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, told
 from headrace.streams.sinks.topic_task import RESULT, TopicTask
 from headrace.streams.topic import Topic
 
-RECORD_COLUMNS: Final = ("topic", "key", "value", "headers")
 CLOSE_S_MAX: Final = 2.0
 """How long the broker may take to abort a transaction of an interrupted batch."""
 
@@ -108,7 +107,8 @@ class TopicWriter:
             guarantee=self._guarantee,
             failpoints=failpoints,
         )
-        spread = records.select(*RECORD_COLUMNS).repartition(self._task_count, _share(records))
+        columns = varying_columns(records, self._topic.name)
+        spread = records.select(*columns).repartition(self._task_count, _share(columns))
         return spread.mapInArrow(task.run, RESULT)
 
     def _settle(self, batch: Batch) -> int:
@@ -129,7 +129,7 @@ class TopicWriter:
         return task_count
 
 
-def _share(records: DataFrame) -> Column:
-    """What decides to which task a record goes."""
-    whole = F.xxhash64("topic", "value", "headers")
-    return F.when(records["key"].isNull(), whole).otherwise(F.xxhash64("key"))
+def _share(columns: Sequence[str]) -> Column:
+    """What decides to which task a record of these columns goes."""
+    whole = F.xxhash64(*(name for name in columns if name != "key"))
+    return F.when(F.col("key").isNull(), whole).otherwise(F.xxhash64("key"))
