@@ -3,9 +3,10 @@
     DATA/checkpoints/<query>/given-up.json    {"batch_id": 7, "digests": ["3911b966b80c294b"]}
 
 Micro-batches write a batch's input down before the batch begins; real-time mode does when it ends, and starts
-by removing what a batch has written down that was begun in micro-batches and never committed. Shares of such a
-batch may have been written exactly once all the same, and the next run in micro-batches gives its id to another
-input. The note tells it that this is no checkpoint that was put back.
+by removing what was written down of a batch that was begun in micro-batches and never committed. Shares of
+such a batch may have been written exactly once all the same, and the next run in micro-batches gives its id to
+another input. The note tells it that this is no checkpoint that was put back. Where it was the first batch,
+what is left of its state goes, too: Spark starts no query that has state and no batch.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +43,13 @@ def note_given_up(checkpoint: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+
+
+def clear_given_up_state(checkpoint: Path) -> None:
+    """Remove the state of a first batch that was given up. The caller holds the query's lock."""
+    began = any(_newest(checkpoint / log) is not None for log in ("offsets", "commits"))
+    if not began and given_up_digests(checkpoint, 0):
+        shutil.rmtree(checkpoint / "state", ignore_errors=True)
 
 
 def given_up_digests(checkpoint: Path, batch_id: int) -> frozenset[str]:

@@ -28,7 +28,7 @@ from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.client_options import kafka_options, portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, realtime_refusal
-from headrace.streams.given_up import note_given_up
+from headrace.streams.given_up import clear_given_up_state, note_given_up
 from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import Plan
 from headrace.streams.progress import Progress, parse_progress
@@ -201,6 +201,7 @@ class Queries:
     def _write(self, name: str, rows: DataFrame, target: Target, *, every: str = "0 seconds") -> None:
         checkpoint = checkpoint_path(self.config, name)
         clear_unfinished_writes(checkpoint)
+        clear_given_up_state(checkpoint)
         if self.realtime:
             note_given_up(checkpoint)
         writer = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigError
-from headrace.streams.given_up import digest_of, given_up_digests, note_given_up
+from headrace.streams.given_up import clear_given_up_state, digest_of, given_up_digests, note_given_up
 
 
 def checkpoint(path: Path, *, offsets: dict[int, str], commits: tuple[int, ...] = ()) -> Path:
@@ -21,7 +21,9 @@ def checkpoint(path: Path, *, offsets: dict[int, str], commits: tuple[int, ...] 
 
 
 @pytest.mark.parametrize("commits", [(), (8, 9)])
-def test_a_batch_that_was_begun_and_not_committed_is_given_up(tmp_path: Path, commits: tuple[int, ...]) -> None:
+def test_a_batch_that_was_begun_and_not_committed_is_given_up(
+    tmp_path: Path, commits: tuple[int, ...]
+) -> None:
     begun = max(commits, default=-1) + 1
     there = checkpoint(tmp_path, offsets={begun: "input"}, commits=commits)
     digest = digest_of(there, begun)
@@ -60,6 +62,28 @@ def test_where_all_is_committed_nothing_is_given_up(tmp_path: Path, commits: tup
     note_given_up(there)
 
     assert given_up_digests(there, 0) == frozenset()
+
+
+def test_the_state_of_a_first_batch_that_was_given_up_is_removed(tmp_path: Path) -> None:
+    there = checkpoint(tmp_path, offsets={0: "input"})
+    (there / "state" / "0").mkdir(parents=True)
+    note_given_up(there)
+
+    clear_given_up_state(there)
+    assert (there / "state").exists(), "it was not given up yet"
+
+    (there / "offsets" / "0").unlink()
+    clear_given_up_state(there)
+    assert not (there / "state").exists()
+
+
+def test_state_that_nobody_gave_up_stays(tmp_path: Path) -> None:
+    there = checkpoint(tmp_path, offsets={})
+    (there / "state" / "0").mkdir(parents=True)
+
+    clear_given_up_state(there)
+
+    assert (there / "state").exists()
 
 
 def test_a_note_that_cannot_be_read_is_an_error_that_says_which(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ All columns become one JSON object, the value, but for `_kafka` and these, which
 | `_headers` | map<string,string>, map<string,binary> or array<struct<key:string,value:binary>> | |
 | `_delete` | boolean | true writes a tombstone: the key, and no value |
 
-The key is the column that the row's topic is described with. A topic or headers that all records have in common
-are marked so, and need not travel with each of them.
+The key is the column that the row's topic is described with. A topic or headers that all records have
+in common are marked so, and need not travel with each of them.
 """
 
 from __future__ import annotations

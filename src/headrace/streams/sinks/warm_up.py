@@ -1,4 +1,4 @@
-"""Start Python on the executors while queries are being planned, so that their first batch need not wait for it.
+"""Start Python on the executors while queries are being planned: their first batch need not wait for it.
 
 Spark starts a Python process when a task first wants one, and keeps it for the next. What it imports for a
 writer takes as long again.
