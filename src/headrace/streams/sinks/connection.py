@@ -38,7 +38,8 @@ _UNREACHABLE: Final = {
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - likewise
 }
 
-Record = tuple[str, bytes | None, bytes | None, list[tuple[str, str | bytes | None]] | None]
+Headers = list[tuple[str, str | bytes | None]] | None
+Record = tuple[str, bytes | None, bytes | None, Headers]
 """Topic, key, value and headers."""
 Settings = Mapping[str, str | int | float | bool]
 

@@ -24,7 +24,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from headrace.failpoints import Failpoint, hit
-from headrace.streams.sinks.connection import Connector, Record, ShareWriter, send_plainly
+from headrace.streams.sinks.connection import Connector, Headers, Record, ShareWriter, send_plainly
 from headrace.streams.sinks.ledger import Batch, Verdict, decide, entry_after
 from headrace.streams.sinks.tasks import armed, task_number
 
@@ -100,5 +100,5 @@ class TopicTask:
             yield from zip(topics, columns["key"], columns["value"], headers, strict=False)
 
 
-def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return headers and [(header["key"], header["value"]) for header in headers]
+def _pairs(headers: list[dict[str, Any]] | None) -> Headers:
+    return None if headers is None else [(header["key"], header["value"]) for header in headers]
