@@ -5,8 +5,8 @@
 Micro-batches write a batch's input down before the batch begins; real-time mode does when it ends, and starts
 by removing what was written down of a batch that was begun in micro-batches and never committed. Shares of
 such a batch may have been written exactly once all the same, and the next run in micro-batches gives its id
-to another input. The note tells it that this is no checkpoint that was put back. Where it was the first batch,
-what is left of its state goes, too: Spark starts no query that has state and no batch.
+to another input. The note tells it that this is no checkpoint that was put back. Where it was the first
+batch, what is left of its state goes, too: Spark starts no query that has state and no batch.
 """
 
 from __future__ import annotations
