@@ -4,6 +4,8 @@ BIN := .venv/bin
 SECONDS ?=
 SEEDS ?= 20000
 PYTEST_ARGS ?=
+# Hundreds of processes load the same modules: they are to be compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests that start Java, Spark or a browser: two at a time. The others wait more than they work, so four share
 # two cores.
 HEAVY := spark or browser or demo or java

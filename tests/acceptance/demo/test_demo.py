@@ -160,8 +160,8 @@ def test_alerts_come_also_when_the_broker_was_killed_and_nothing_outlives_a_demo
 def test_make_demo_works_in_a_fresh_clone_and_ctrl_c_leaves_no_process_and_no_port(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     copy_sources(clone)
-    # Most of what is installed is never loaded here, so it is left to be compiled when it is.
-    alone = {**environment("PYTHONPATH"), "PIP_NO_COMPILE": "1"}
+    # Most of what is installed is never loaded here, so it is compiled when it is.
+    alone = {**environment("PYTHONPATH", "PYTHONDONTWRITEBYTECODE"), "PIP_NO_COMPILE": "1"}
     with running(["make", "demo"], clone, alone) as demo:
         demo.eventually(lambda: "generator" in demo.text)
         demo.eventually(lambda: demo.alert_count() > 0)
