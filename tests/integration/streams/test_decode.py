@@ -134,6 +134,30 @@ def test_a_record_that_does_not_fit_becomes_a_dead_letter_with_its_cause(
     assert outcomes[value] == BAD[value]
 
 
+def test_of_a_flat_row_all_that_is_read_must_be_utf_8(spark: SparkSession) -> None:
+    schema = parse_schema(hr.topic("things", schema="id string, n int"))
+    good = {
+        b'{"id":"a","n":1}': "a",
+        '{"id":"\N{REPLACEMENT CHARACTER} ü","n":1}'.encode(): "\N{REPLACEMENT CHARACTER} ü",
+        b'{"id":"a","n":1,"unread":"\xff"}': "a",
+        b'{"n":1}': None,
+    }
+    bad = [
+        b'{"id":"%s","n":1}' % part
+        for part in (b"\xff", b"a\xc3", b"\xc3b", b"\x80", b"\xc0\x80", b"\xed\xa0\x80", b"\xf0\x9f\xa7")
+    ] + [b'{"n":\xff}']
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    records = spark.createDataFrame(
+        [(b"key", value, "things", 3, 0, moment, []) for value in (*good, *bad)], RECORD
+    )
+
+    rows = [row.id for row in decoded(records, schema).collect()]
+    letters = {bytes(row.value): row.cause for row in undecodable(records, schema).collect()}
+
+    assert rows == list(good.values())
+    assert letters == dict.fromkeys(bad, "the value is not UTF-8")
+
+
 def test_an_object_with_none_of_the_columns_is_no_row_of_nulls(spark: SparkSession) -> None:
     optional = parse_schema(hr.topic("things", schema="a int, b string"))
     records = spark.createDataFrame([(bytearray(b'{"other": 1}'),)], "value binary")
