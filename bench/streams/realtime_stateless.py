@@ -1,11 +1,13 @@
 """End-to-end latency of a pipeline without state in real-time mode, at a fixed rate, over batch boundaries.
 
-    python bench/streams/realtime_stateless.py                  # 3 ends of batches of 120 s: 8 minutes
-    python bench/streams/realtime_stateless.py --batch 300      # as `headrace run --realtime` has by default
+    python bench/streams/realtime_stateless.py                  # 3 ends of batches of 300 s: 19 minutes
+    python bench/streams/realtime_stateless.py --batch 120      # 8 minutes
+    python bench/streams/realtime_stateless.py --durability os  # a broker that leaves syncing to the system
 
-Everything is real and separate: a broker process (durability sync), a process that produces transactions,
-Spark in a third, and this one, which consumes the results. A result carries the microsecond at which its
-transaction was handed to the producing client; its latency is the time from then until this consumer has it.
+Everything is real and separate: a broker process, a process that produces transactions, Spark in a third, and
+this one, which consumes the results. Batches last as long as those of `headrace run --realtime` by default.
+A result carries the microsecond at which its transaction was handed to the producing client; its latency is the
+time from then until this consumer has it.
 Every result counts that comes after the warm-up, those that wait at the end of a batch included.
 """
 
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
@@ -54,16 +57,18 @@ def produce(bootstrap: str, rate: int) -> None:
         producer.poll(0)
 
 
-def read_for(reader: Consumer, seconds: float, enough: Path | None, until: int) -> list[float]:
-    """Latencies in ms of what comes for so long, and then until so many batches are committed."""
+def read_for(reader: Consumer, seconds: float) -> list[float]:
+    """Latencies in ms of what comes for so long."""
     latencies_ms: list[float] = []
     end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s or (enough is not None and commit_count(enough) < until):
-        for message in reader.consume(1000, timeout=0.001):
-            now_us = time.time_ns() // 1000
-            if message.error() is not None:
-                raise SystemExit(f"consuming failed: {message.error()}")
-            latencies_ms.append((now_us - json.loads(message.value() or b"")["sent_us"]) / 1000)
+    while time.monotonic() < end_s:
+        message = reader.poll(0.1)
+        if message is None:
+            continue
+        now_us = time.time_ns() // 1000
+        if message.error() is not None:
+            raise SystemExit(f"consuming failed: {message.error()}")
+        latencies_ms.append((now_us - json.loads(message.value() or b"")["sent_us"]) / 1000)
     return latencies_ms
 
 
@@ -76,7 +81,9 @@ def measure(options: argparse.Namespace) -> tuple[list[float], int]:
         commits = directory / "checkpoints" / "large" / "commits"
         producing: subprocess.Popen[bytes] | None = None
         try:
-            bootstrap = supervisor.start(broker_child(Address("127.0.0.1", free_port(0)), directory))
+            broker = broker_child(Address("127.0.0.1", free_port(0)), directory)
+            durability = ("--durability", options.durability)
+            bootstrap = supervisor.start(replace(broker, arguments=(*broker.arguments, *durability)))
             supervisor.start(
                 pipeline_child(directory, bootstrap, directory, realtime=True, batch_s=options.batch)
             )
@@ -88,11 +95,13 @@ def measure(options: argparse.Namespace) -> tuple[list[float], int]:
             )
             partitions = reader.list_topics(RESULTS, timeout=10).topics[RESULTS].partitions
             reader.assign([TopicPartition(RESULTS, partition, OFFSET_END) for partition in partitions])
-            read_for(reader, options.warm_up, None, 0)
+            read_for(reader, options.warm_up)
             first = commit_count(commits)
-            latencies_ms = read_for(reader, 1.0, commits, first + options.boundaries)
+            latencies_ms: list[float] = []
+            while commit_count(commits) < first + options.boundaries:
+                latencies_ms += read_for(reader, 1.0)
             # What waits at the last boundary has to come, too.
-            latencies_ms += read_for(reader, options.batch / 2, None, 0)
+            latencies_ms += read_for(reader, options.batch / 2)
             boundaries = commit_count(commits) - first
             reader.close()
             return latencies_ms, boundaries
@@ -108,8 +117,8 @@ def report(latencies_ms: Sequence[float], boundaries: int, options: argparse.Nam
     ordered = sorted(latencies_ms)
     p50, p95, p99 = (ordered[int(q * len(ordered))] for q in (0.5, 0.95, 0.99))
     return (
-        f"| {options.rate:,} events/s, {options.batch} s batches | {len(ordered):,} | {boundaries} "
-        f"| {p50:.1f} | {p95:.1f} | {p99:.1f} | {ordered[-1]:.0f} |"
+        f"| {options.rate:,} events/s, {options.batch} s batches, {options.durability} "
+        f"| {len(ordered):,} | {boundaries} | {p50:.1f} | {p95:.1f} | {p99:.1f} | {ordered[-1]:.0f} |"
     )
 
 
@@ -117,7 +126,8 @@ def main() -> None:
     """Measure once and print a row."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rate", type=int, default=1000, help="transactions per second")
-    parser.add_argument("--batch", type=int, default=120, help="seconds that a batch lasts")
+    parser.add_argument("--batch", type=int, default=300, help="seconds that a batch lasts")
+    parser.add_argument("--durability", choices=("sync", "os"), default="sync", help="of the broker")
     parser.add_argument("--boundaries", type=int, default=3, help="batch ends that are measured")
     parser.add_argument("--warm-up", type=int, default=45, help="seconds before measuring starts")
     parser.add_argument("--produce", help=argparse.SUPPRESS)
