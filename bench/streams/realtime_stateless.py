@@ -6,9 +6,9 @@
 
 Everything is real and separate: a broker process, a process that produces transactions, Spark in a third, and
 this one, which consumes the results. Batches last as long as those of `headrace run --realtime` by default.
-A result carries the microsecond at which its transaction was handed to the producing client; its latency is the
-time from then until this consumer has it.
-Every result counts that comes after the warm-up, those that wait at the end of a batch included.
+A result carries the microsecond at which its transaction was handed to the producing client; its latency is
+the time from then until this consumer has it. Every result counts that comes after the warm-up, those that
+wait at the end of a batch included.
 """
 
 from __future__ import annotations
