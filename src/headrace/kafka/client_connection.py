@@ -10,10 +10,11 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.config import KIB, Address
-from headrace.errors import ProtocolError
+from headrace.errors import ProtocolError, StorageError
 from headrace.failpoints import hit
 from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.budget import SMALL_FRAME_BYTES_MAX, Pace
+from headrace.kafka.codec.frame import join_small
 from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
 from headrace.kafka.dispatch import Peer, Started, dispatch
 from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
@@ -22,6 +23,7 @@ from headrace.kafka.services import ANONYMOUS, Scheduler
 from headrace.logs import fields
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from ssl import SSLContext
 
     from headrace.kafka.budget import Budgets
@@ -310,6 +312,10 @@ class ClientConnection(asyncio.Protocol):
                 self._send(ready)
             if self._peer.session is not None:
                 self._log_in_further(self._peer.session)
+        except StorageError as error:
+            # Half of an answer is on its way, so there is no other way to say it.
+            logger.error("closing the connection of %s: %s", self._peer, error, extra=self._log_fields())  # noqa: TRY400
+            self.abort()
         except Exception:
             # Whoever resolved this answer may have others to resolve, of other connections.
             logger.exception(MISTAKE, self._peer, extra=self._log_fields())
@@ -320,13 +326,15 @@ class ClientConnection(asyncio.Protocol):
     def _send(self, parts: Parts) -> None:
         size_bytes = sum(map(len, parts))
         self._counters.sent_bytes += size_bytes
-        if self._tls is not None:
-            self._transport.write(self._tls.send(parts))
         # Many small parts cost more than one copy of them; a large part costs more to copy.
-        elif size_bytes < JOINED_BYTES_MAX:
-            self._transport.write(b"".join(parts))
+        if size_bytes < JOINED_BYTES_MAX and self._tls is None:
+            self._transport.write(join_small(parts))
         else:
-            self._transport.writelines(parts)
+            for pieces in _read_in_turn(parts):
+                if self._tls is None:
+                    self._transport.writelines(pieces)
+                else:
+                    self._transport.write(self._tls.send(pieces))
         hit("kafka.answered")
 
     def _pause_or_resume_reading(self) -> None:
@@ -412,3 +420,17 @@ class ClientConnection(asyncio.Protocol):
         self._is_ending = True
         self._transport.write(self._tls.due())
         self._transport.close()
+
+
+def _read_in_turn(parts: Parts) -> Iterator[list[bytes]]:
+    """The bytes of an answer; what lies in the log is read when it is its turn."""
+    pieces: list[bytes] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            pieces.append(part)
+            continue
+        for piece in part.pieces():
+            yield [*pieces, piece]
+            pieces = []
+    if pieces:
+        yield pieces

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headrace.kafka.fetch_sessions import CachedPartition, FetchContext
     from headrace.kafka.messages.fetch import FetchPartition, FetchRequest
     from headrace.kafka.services import Services
+    from headrace.log.stored_batches import StoredBatches
 
 READ_COMMITTED: Final = 1
 
@@ -128,12 +129,14 @@ class FetchReading:
             records=records,
         )
 
-    def _records(self, log: PartitionLog, partition: FetchPartition, below_offset: int) -> bytes:
+    def _records(
+        self, log: PartitionLog, partition: FetchPartition, below_offset: int
+    ) -> bytes | StoredBatches:
         """What there is room for."""
         room_bytes = self._room_bytes - self._size_bytes
         if self._is_full or (room_bytes <= 0 and self._size_bytes > 0):
             return b""
-        records = log.read(
+        records = log.lend(
             partition.fetch_offset,
             size_bytes_max=max(min(room_bytes, partition.partition_max_bytes), 0),
             below_offset=below_offset,
@@ -159,10 +162,12 @@ class FetchReading:
         )
 
 
-def _aborted(log: PartitionLog, offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:
+def _aborted(
+    log: PartitionLog, offset: int, records: bytes | StoredBatches
+) -> tuple[AbortedTransaction, ...]:
     """The aborted transactions among the records."""
     found = log.aborted_transactions(offset, log.end_offset) if records else []
-    end_offset = _end_offset(records) if found else 0
+    end_offset = _end_offset(records if isinstance(records, bytes) else records.read()) if found else 0
     return tuple(
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in found

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from random import Random
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from headrace.errors import CorruptBatch, OffsetOutOfRange, PartitionClosed
 from headrace.failpoints import hit
@@ -43,7 +43,7 @@ from headrace.log.timestamps import TimestampedOffset, first_record_since
 from headrace.log.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from headrace.clock import Clock
@@ -54,10 +54,13 @@ if TYPE_CHECKING:
     from headrace.log.producers import ProducerInfo
     from headrace.log.recovery import CutTail
     from headrace.log.segment_cleaner import CleanedSegment
+    from headrace.log.stored_batches import StoredBatches
     from headrace.log.topic_settings import TopicSettings
     from headrace.log.transaction_index import AbortedTransaction, TransactionIndex
 
 logger: Final = logging.getLogger(__name__)
+
+_Found = TypeVar("_Found")
 
 
 class Appended(NamedTuple):
@@ -316,6 +319,26 @@ class PartitionLog:
 
         At least one batch comes, however small the maximum is. None comes that reaches `below_offset`.
         """
+        return self._first_found(
+            offset,
+            below_offset,
+            lambda segment, stop: segment.read(offset, size_bytes_max=size_bytes_max, below_offset=stop),
+        )
+
+    def lend(
+        self, offset: int, *, size_bytes_max: int, below_offset: int | None = None
+    ) -> bytes | StoredBatches:
+        """The same as `read`, but unread where there is much: to be read before anything else happens."""
+        return self._first_found(
+            offset,
+            below_offset,
+            lambda segment, stop: segment.lend(offset, size_bytes_max=size_bytes_max, below_offset=stop),
+        )
+
+    def _first_found(
+        self, offset: int, below_offset: int | None, look: Callable[[Segment, int], _Found]
+    ) -> _Found | bytes:
+        """What the first segment gives that has the offset or something after it, up to where to stop."""
         self._require_open()
         if not self.start_offset <= offset <= self._end_offset:
             raise OffsetOutOfRange(
@@ -326,8 +349,8 @@ class PartitionLog:
             return b""
         try:
             for segment in self._segments.from_offset(offset):
-                if data := segment.read(offset, size_bytes_max=size_bytes_max, below_offset=stop):
-                    return data
+                if found := look(segment, stop):
+                    return found
         except OSError as error:
             raise storage_error(f"reading {self.directory} at offset {offset}", error) from error
         return b""

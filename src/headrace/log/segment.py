@@ -21,12 +21,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from headrace.config import KIB
 from headrace.errors import CorruptBatch
 from headrace.failpoints import hit, is_armed
 from headrace.log.damage_walk import DamageWalk, SoundBatch, read_around
 from headrace.log.index import NO_TIMESTAMP, SegmentIndex
 from headrace.log.index_files import IndexFiles, segment_path
 from headrace.log.scan import DATA_WINDOW_BYTES, HEADER_WINDOW_BYTES, FileScanner, check_batch, check_place
+from headrace.log.stored_batches import StoredBatches
 from headrace.log.transaction_index import Seal, TransactionIndex
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ _Found = TypeVar("_Found")
 
 BOUNDARIES_REMEMBERED: Final = 256
 """How many places between batches are remembered exactly, for readers that follow the writer."""
+LENT_BYTES_MIN: Final = 256 * KIB
+"""Less is read at once: it is cheaper."""
 
 
 class Segment:
@@ -74,6 +78,8 @@ class Segment:
         self._file: int | None = None
         self.is_pinned = False
         """Whether the file has to stay open because it does not have its name yet."""
+        self.may_lend = True
+        """Whether batches may be given out unread (see stored_batches.py)."""
         self._synced_bytes = 0
         self._boundaries: dict[int, int] = {}
         self._trusted_from = 0
@@ -202,6 +208,13 @@ class Segment:
         """Whole batches from the one that has the offset on; none that reaches `below_offset`."""
         return self._look_up(
             lambda: self._read(offset, size_bytes_max, below_offset),
+            lambda: self._read_around(offset, size_bytes_max, below_offset),
+        )
+
+    def lend(self, offset: int, *, size_bytes_max: int, below_offset: int) -> bytes | StoredBatches:
+        """The same batches as `read`, unread where there are many and nothing about them is to be checked."""
+        return self._look_up(
+            lambda: self._lend(offset, size_bytes_max, below_offset),
             lambda: self._read_around(offset, size_bytes_max, below_offset),
         )
 
@@ -354,26 +367,52 @@ class Segment:
         return self.growing_index
 
     def _read(self, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
-        start = self._position_of(offset)
-        stop = self._position_of(below_offset)
+        scanner = self.scanner(HEADER_WINDOW_BYTES)
+        return self._read_range(*self._range(scanner, offset, size_bytes_max, below_offset))
+
+    def _lend(self, offset: int, size_bytes_max: int, below_offset: int) -> bytes | StoredBatches:
+        scanner = self.scanner(HEADER_WINDOW_BYTES)
+        start, end = self._range(scanner, offset, size_bytes_max, below_offset)
+        if (
+            end - start < LENT_BYTES_MIN
+            or not self.may_lend
+            or not self._is_checked(start, end)
+            or self._disk.size_bytes(self.open()) < end
+        ):
+            return self._read_range(start, end)
+        return StoredBatches(self, self._disk, start, end - start)
+
+    def _range(
+        self, scanner: FileScanner, offset: int, size_bytes_max: int, below_offset: int
+    ) -> tuple[int, int]:
+        """Where the batches begin and end that are to be read."""
+        stop = self._position_of(scanner, below_offset)
+        start = self._position_of(scanner, offset)
         if start >= stop:
+            return start, start
+        return start, self._last_boundary(scanner, start, size_bytes_max, stop)
+
+    def _is_checked(self, start: int, end: int) -> bool:
+        """Whether nobody has to compare what lies there with its checksums."""
+        return start >= self._trusted_from or self._checked_from <= start <= end <= self._checked_to
+
+    def _read_range(self, start: int, end: int) -> bytes:
+        if start == end:
             return b""
-        end = self._last_boundary(start, size_bytes_max, stop)
         data = self._disk.read(self.open(), start, end - start)
         if len(data) < end - start:
             raise _corrupt(start + len(data), f"the file ends; it had {self.size_bytes} bytes")
-        if start < self._trusted_from and not self._checked_from <= start <= end <= self._checked_to:
+        if not self._is_checked(start, end):
             self._check(memoryview(data), start)
         return data
 
-    def _position_of(self, offset: int) -> int:
+    def _position_of(self, scanner: FileScanner, offset: int) -> int:
         """Where the first batch begins that reaches the offset; the segment's end when there is none."""
         if offset >= self.next_offset or not self.size_bytes:
             return self.size_bytes
         known = self._boundaries.get(offset)
         if known is not None and known >= self._trusted_from:
             return known
-        scanner = self.scanner(HEADER_WINDOW_BYTES)
         if known is not None and scanner.header_at(known).base_offset == offset:
             return known
         last_offset, position = self.index.floor_by_offset(offset)
@@ -421,12 +460,11 @@ class Segment:
         if header.last_offset >= below_offset:
             raise _corrupt(position, f"offset {header.last_offset} comes before {below_offset}")
 
-    def _last_boundary(self, start: int, size_bytes_max: int, stop: int) -> int:
+    def _last_boundary(self, scanner: FileScanner, start: int, size_bytes_max: int, stop: int) -> int:
         """Where the last whole batch ends that fits; the first batch counts as fitting."""
         full = start + size_bytes_max
         if full >= stop:
             return stop
-        scanner = self.scanner(HEADER_WINDOW_BYTES)
         position = max(start, self.index.floor_by_position(full))
         header = scanner.header_at(position)
         if position >= self._trusted_from:
@@ -444,20 +482,20 @@ class Segment:
         if self.index.max_timestamp.timestamp_ms < timestamp_ms:
             return None
         entry = self.index.floor_by_timestamp(timestamp_ms)
-        position = 0 if entry is None else self._check_time_entry(entry)
-        if from_offset > self.base_offset:
-            position = max(position, self._position_of(from_offset))
         scanner = self.scanner(HEADER_WINDOW_BYTES)
+        position = 0 if entry is None else self._check_time_entry(scanner, entry)
+        if from_offset > self.base_offset:
+            position = max(position, self._position_of(scanner, from_offset))
         while position < self.size_bytes:
             header = scanner.header_at(position)
             if header.max_timestamp_ms >= timestamp_ms:
-                return self._read(header.base_offset, 0, self.next_offset)
+                return self._read_range(*self._range(scanner, header.base_offset, 0, self.next_offset))
             position += header.size_bytes
         return None
 
     def _max_timestamp_since(self, from_offset: int) -> int:
         scanner = self.scanner(HEADER_WINDOW_BYTES)
-        position = self._position_of(from_offset)
+        position = self._position_of(scanner, from_offset)
         highest = NO_TIMESTAMP
         while position < self.size_bytes:
             header = scanner.header_at(position)
@@ -465,10 +503,10 @@ class Segment:
             position += header.size_bytes
         return highest
 
-    def _check_time_entry(self, entry: TimeEntry) -> int:
+    def _check_time_entry(self, scanner: FileScanner, entry: TimeEntry) -> int:
         """Where the batch begins of which the time index speaks, if it speaks the truth."""
-        position = self._position_of(entry.offset)
-        if self.scanner(HEADER_WINDOW_BYTES).header_at(position).max_timestamp_ms != entry.timestamp_ms:
+        position = self._position_of(scanner, entry.offset)
+        if scanner.header_at(position).max_timestamp_ms != entry.timestamp_ms:
             raise _corrupt(position, f"the time index is wrong about offset {entry.offset}")
         return position
 

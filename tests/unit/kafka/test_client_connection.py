@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.config import BrokerConfig
+from headrace.errors import StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.api import APIS
 from headrace.kafka.budget import PACE_WINDOW_S, Budgets
 from headrace.kafka.client_connection import FRAME_WAIT_S_MAX, ClientConnection
 from headrace.kafka.connection import REQUESTS_WAITING_MAX
+from headrace.kafka.dispatch import Started
 from headrace.kafka.messages.metadata import MetadataResponse
 from headrace.kafka.messages.produce import ProduceResponse
 from headrace.kafka.metrics.counters import Counters
@@ -320,3 +323,50 @@ def test_a_connection_that_waits_for_an_answer_is_not_idle(bench: Bench) -> None
     idle_s_max = bench.services.config.connection_idle_ms_max / 1000
     connection.close_if_late(bench.loop.time() + 10 * idle_s_max)
     assert not transport.is_closing()
+
+
+class StoredAnswer:
+    """An answer whose second part is read when it is sent."""
+
+    def __init__(self, pieces: list[bytes | Exception]) -> None:
+        self._pieces = pieces
+        self.read_when: list[bytes] = []
+        self.transport: Any = None
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def pieces(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self.read_when.append(self.transport.written)
+            if isinstance(piece, Exception):
+                raise piece
+            yield piece
+
+
+def _send_stored(bench: Bench, monkeypatch: pytest.MonkeyPatch, stored: StoredAnswer) -> Any:
+    connection, transport = bench.connect()
+    stored.transport = transport
+    connection.data_received(frame(METADATA, 1))
+    monkeypatch.setattr(Started, "encode", lambda _started, _response: [b"head", stored, b"tail"])
+    bench.started[0][1].resolve(EMPTY_METADATA)
+    return transport
+
+
+def test_what_lies_in_the_log_is_read_piece_by_piece_while_it_is_sent(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = StoredAnswer([b"one", b"two"])
+    transport = _send_stored(bench, monkeypatch, stored)
+    assert transport.written == b"headonetwotail"
+    assert stored.read_when == [b"", b"headone"]
+
+
+def test_an_answer_that_can_not_be_read_to_its_end_closes_the_connection(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = StoredAnswer([b"one", StorageError("the disk is gone")])
+    transport = _send_stored(bench, monkeypatch, stored)
+    assert transport.written == b"headone"
+    assert transport.is_aborted
+    assert "the disk is gone" in caplog.text

@@ -87,7 +87,7 @@ class ResponseWriter:
         self._write(response, parts)
         size_bytes = 4 + sum(map(len, parts))
         parts[0] = _SIZE_AND_CORRELATION.pack(size_bytes, correlation_id)
-        return [b"".join(parts)] if size_bytes < LARGE_PART_BYTES_MIN else _joined(parts)
+        return [join_small(parts)] if size_bytes < LARGE_PART_BYTES_MIN else _joined(parts)
 
 
 class BareTokenWriter:
@@ -114,13 +114,18 @@ def _joined(parts: Parts) -> Parts:
             small.append(part)
             small_bytes += len(part)
         if small and (is_large or small_bytes >= LARGE_PART_BYTES_MIN):
-            joined.append(b"".join(small))
+            joined.append(join_small(small))
             small, small_bytes = [], 0
         if is_large:
             joined.append(part)
     if small:
-        joined.append(b"".join(small))
+        joined.append(join_small(small))
     return joined
+
+
+def join_small(small_parts: Parts) -> bytes:
+    """One piece of parts that are small together: what lies unread in the log is not among them."""
+    return b"".join(small_parts)
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """Compile a writer for one version of a message.
 
 A writer appends the bytes of a value to a list of parts. Record batches are appended as they are, so that
-a fetched megabyte is not copied once more; the server hands the parts to the socket together.
+a fetched megabyte is not copied once more; those that lie unread in the log are read when they are sent.
 
 Runs of fields with a fixed size, and a length that follows them, are written by one `struct` call. A tagged
 field that is None is left out. In the source of a writer, `parts` is the list and `add` appends to it.
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from headrace.kafka.codec.shape import Entity, EntityShape, FieldShape
 
-    Parts = list[bytes]
+    # Bytes, and in answers to Fetch also StoredBatches.
+    Parts = list[Any]
     Writer = Callable[[Any, Parts], None]
 
 _SMALL_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))

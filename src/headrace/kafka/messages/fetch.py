@@ -5,6 +5,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from headrace.log.stored_batches import StoredBatches
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
@@ -85,7 +87,7 @@ class PartitionData:
     high_watermark: int
     last_stable_offset: int = -1
     aborted_transactions: tuple[AbortedTransaction, ...] | None = None
-    records: bytes | None = None
+    records: bytes | StoredBatches | None = None
     log_start_offset: int = -1
     preferred_read_replica: int = -1
     diverging_epoch: EpochEndOffset | None = None

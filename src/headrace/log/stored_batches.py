@@ -1,0 +1,67 @@
+"""Batches that lie in a segment and have not been read yet.
+
+An answer with megabytes of batches is sent piece by piece, each read when its turn comes: the client has the
+first ones while the next are read, and each piece goes to the socket while it is in the processor's cache.
+
+They must be read before anything else happens on the event loop's thread: later the segment may be gone. The
+bytes are there, and are what was written, when they are given out (see `Segment.lend`). Should the disk fail
+in between, what has been sent of the answer can't be taken back, so the connection has to be closed; and the
+segment lends no more, so that the next who reads hears what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headrace.config import KIB
+from headrace.errors import CorruptBatch
+from headrace.log.failure import storage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.log.disk import Disk
+    from headrace.log.segment import Segment
+
+PIECE_BYTES: Final = 256 * KIB
+"""Large enough for few calls, small enough for the cache."""
+
+
+class StoredBatches:
+    """A stretch of a segment's file. Belongs to the event loop's thread."""
+
+    __slots__ = ("_disk", "_position", "_segment", "_size_bytes")
+
+    def __init__(self, segment: Segment, disk: Disk, position: int, size_bytes: int) -> None:
+        self._segment = segment
+        self._disk = disk
+        self._position = position
+        self._size_bytes = size_bytes
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes, piece by piece; raises StorageError where they can't be read any more."""
+        position, end = self._position, self._position + self._size_bytes
+        while position < end:
+            piece = self._read(position, min(PIECE_BYTES, end - position))
+            position += len(piece)
+            yield piece
+
+    def read(self) -> bytes:
+        """All of the bytes."""
+        return b"".join(self.pieces())
+
+    def _read(self, position: int, size_bytes: int) -> bytes:
+        segment = self._segment
+        try:
+            # Whoever has opened many files since may have had this one closed.
+            piece = self._disk.read(segment.open(), position, size_bytes)
+        except OSError as error:
+            segment.may_lend = False
+            raise storage_error(f"reading {segment.path} at byte {position}", error) from error
+        if len(piece) < size_bytes:
+            segment.may_lend = False
+            raise CorruptBatch(f"{segment.path}: byte {position + len(piece)}: the file ends")
+        return piece

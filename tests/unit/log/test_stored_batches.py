@@ -1,0 +1,138 @@
+"""Batches that are given out unread: the same bytes, checked as those that are read at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from headrace.errors import CorruptBatch, StorageError
+from headrace.log import segment as segment_module
+from headrace.log import stored_batches
+from headrace.log.partition import PartitionLog
+from headrace.log.stored_batches import StoredBatches
+from headrace.testing.disk import SimulatedDisk
+
+MakeBatch = Callable[..., bytes]
+OpenPartition = Callable[..., PartitionLog]
+SIZE_MAX = 1_000_000
+BATCH_COUNT = 40
+ALL = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_module, "LENT_BYTES_MIN", 500)
+    monkeypatch.setattr(stored_batches, "PIECE_BYTES", 300)
+
+
+@pytest.fixture
+def log(open_partition: OpenPartition, make_batch: MakeBatch) -> PartitionLog:
+    """A log of several segments."""
+    return _filled(open_partition(segment_bytes_max=1_500), make_batch)
+
+
+def _filled(log: PartitionLog, make_batch: MakeBatch) -> PartitionLog:
+    for number in range(BATCH_COUNT):
+        log.append(make_batch(2, value=bytes([number]) * (number % 7 * 10)), size_bytes_max=SIZE_MAX)
+    log.sync()
+    return log
+
+
+def _path(directory: Path) -> Path:
+    return directory / f"{0:020d}.log"
+
+
+def test_what_is_lent_is_what_is_read(log: PartitionLog, open_partition: OpenPartition) -> None:
+    chance = Random(3)
+    kinds = set()
+    log.close()
+    log = open_partition(segment_bytes_max=1_500)
+    for _ in range(300):
+        offset = chance.randrange(log.end_offset)
+        wanted: dict[str, Any] = {
+            "size_bytes_max": chance.choice((0, 400, 700, ALL)),
+            "below_offset": chance.choice((None, chance.randrange(log.end_offset + 1))),
+        }
+        lent = log.lend(offset, **wanted)
+        kinds.add(type(lent))
+        expected = log.read(offset, **wanted)
+        assert len(lent) == len(expected)
+        if isinstance(lent, StoredBatches):
+            pieces = list(lent.pieces())
+            assert max(map(len, pieces)) <= 300
+            assert lent.read() == b"".join(pieces) == expected
+        else:
+            assert lent == expected
+    assert kinds == {bytes, StoredBatches}
+
+
+def test_what_nobody_has_checked_is_not_lent_before_it_was_read_once(
+    log: PartitionLog, open_partition: OpenPartition
+) -> None:
+    log.close()
+    log = open_partition(segment_bytes_max=1_500)
+    first = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(first, bytes)
+    second = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(second, StoredBatches)
+    assert second.read() == first
+
+
+def test_damage_is_not_lent(
+    log: PartitionLog, open_partition: OpenPartition, disk: SimulatedDisk, partition_dir: Path
+) -> None:
+    log.close()
+    content = bytearray(disk.content(_path(partition_dir)))
+    content[-1] ^= 1
+    disk.overwrite(_path(partition_dir), bytes(content))
+    log = open_partition(segment_bytes_max=1_500)
+    sound = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(sound, bytes)
+    assert content.startswith(sound)
+    assert len(sound) < len(content)
+
+
+def test_a_file_that_has_lost_its_end_is_not_lent(
+    log: PartitionLog, disk: SimulatedDisk, partition_dir: Path
+) -> None:
+    content = disk.content(_path(partition_dir))
+    assert isinstance(log.lend(0, size_bytes_max=ALL), StoredBatches)
+    disk.overwrite(_path(partition_dir), content[:-1])
+    shorter = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(shorter, bytes)
+    assert len(shorter) < len(content)
+
+
+@pytest.mark.parametrize("failure", ["error", "end"])
+def test_a_disk_that_fails_in_between_is_told_and_whoever_comes_next_reads_at_once(
+    log: PartitionLog, disk: SimulatedDisk, partition_dir: Path, failure: str
+) -> None:
+    lent = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(lent, StoredBatches)
+    pieces = lent.pieces()
+    content = disk.content(_path(partition_dir))
+    assert next(pieces) == content[:300]
+    if failure == "error":
+        disk.fail("read")
+    else:
+        disk.overwrite(_path(partition_dir), content[:400])
+    with pytest.raises(StorageError if failure == "error" else CorruptBatch):
+        next(pieces)
+    disk.heal()
+    disk.overwrite(_path(partition_dir), content)
+    assert log.lend(0, size_bytes_max=ALL) == content
+
+
+def test_a_file_that_was_closed_to_make_room_is_opened_again(
+    log: PartitionLog, disk: SimulatedDisk, partition_dir: Path
+) -> None:
+    lent = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(lent, StoredBatches)
+    for segment in log.segments:
+        segment.close()
+    assert disk.open_file_count == 0
+    assert lent.read() == disk.content(_path(partition_dir))
