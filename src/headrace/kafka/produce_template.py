@@ -1,19 +1,18 @@
 """Serves Produce requests that are like an earlier one of their connection without decoding them.
 
-A producer's requests to one partition are the same bytes over and over, but for the correlation id and the
-records:
+A producer's requests to one topic begin with the same bytes over and over, but for the correlation id:
 
-    key, version | correlation id | client id ... partition index | length | records | [tags]
-    the head                        the prefix
+    key, version | correlation id | client id ... topic | count, then for each partition:
+    the head                        the prefix            index, length, records, [tags]
 
 So a request that was decoded leaves a template: its head and prefix, and what they mean. One that begins with
-the same bytes means the same, whoever decodes it: what remains is to append its records and to fill four
-numbers into an answer whose other bytes are known. With one record in a request, decoding and encoding cost
-three times as much as appending.
+the same bytes means the same, whoever decodes it: what remains is to append its records and to fill five
+numbers per partition into an answer whose other bytes are known. With one record in a request, decoding and
+encoding cost three times as much as appending.
 
 What must hold, because a client may not be able to tell both ways apart (a test compares them):
-- A template is only made of a request to one partition, with an answer, without a transaction and without
-  tags. A request that is like it up to the records, but not as plain after them, is not served here.
+- A template is only made of a request to one topic, with an answer, without a transaction and without tags. A
+  request that is like it up to the partitions, but not as plain after that, is not served here.
 - A template counts as long as its topic is the very same object: who deletes, makes or grows a topic puts
   another one in its place.
 - What may be refused before the log is asked is not served here. What the log refuses is answered with what
@@ -23,13 +22,12 @@ What must hold, because a client may not be able to tell both ways apart (a test
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct
 from struct import error as struct_error
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
-
-from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.failpoints import hit
@@ -49,10 +47,16 @@ if TYPE_CHECKING:
 
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.services import Services
+    from headrace.log.partition import Appended, PartitionLog
     from headrace.log.topic import Topic
+
+    _Wait = tuple[int, PartitionLog, int]
+    """The place of a partition in its request, and below which offset all must be durable."""
 
 TEMPLATES_MAX: Final = 64
 """How many a connection keeps; what is like none of them is decoded."""
+PARTITIONS_MAX: Final = 100
+"""A request to more partitions is decoded; so many have a count of one byte."""
 FLEXIBLE_FROM: Final = 9
 START_OFFSET_FROM: Final = 5
 TOPIC_ID_FROM: Final = 13
@@ -65,23 +69,26 @@ _HEAD: Final = Struct(">hh")
 _START: Final = Struct(">hhii")
 _FLEXIBLE_START: Final = Struct(">bbhib")
 _NAME_SIZE: Final = Struct(">h")
-_PARTITION: Final = Struct(">ii")
-_FLEXIBLE_PARTITION: Final = Struct(">bi")
-_LENGTH: Final = Struct(">i")
-_NO_TAGS: Final = b"\0\0\0"
+_INDEX: Final = Struct(">i")
+_COUNT: Final = Struct(">i")
+_INDEX_AND_LENGTH: Final = Struct(">ii")
+_NO_TAGS: Final = b"\0\0"
 _UUID_BYTES: Final = 16
 _NEVER_SERVED: Final = TRANSACTIONAL | CONTROL
+_SAMPLE_INDEX: Final = -0x01020304
 _SAMPLE: Final = -0x0102030405060708
-"""A number whose bytes are in no topic's name."""
+"""Numbers whose bytes are in no topic's name."""
+
+Records = list[tuple[int, memoryview]]
+"""By the number of their partition, in the order of the request."""
 
 
 class Shape(NamedTuple):
-    """What a request to one partition says before its records, and where these begin with their length."""
+    """What a request to one topic says before its partitions, and where these begin with their count."""
 
     version: int
     acks: int
     topic: str | UUID
-    partition: int
     end: int
 
 
@@ -106,10 +113,8 @@ def _shape(frame: bytes, version: int, position: int) -> Shape | None:
         return None
     position += _NAME_SIZE.size
     name = frame[position : position + name_size].decode()
-    position += name_size
-    partition_count, partition = _PARTITION.unpack_from(frame, position)
-    end = position + _PARTITION.size
-    return Shape(version, acks, name, partition, end) if partition_count == 1 else None
+    end = position + name_size
+    return Shape(version, acks, name, end) if end < len(frame) else None
 
 
 def _flexible_shape(frame: bytes, version: int, position: int) -> Shape | None:
@@ -127,82 +132,124 @@ def _flexible_shape(frame: bytes, version: int, position: int) -> Shape | None:
         name_end = position + name_size - 1
         topic = frame[position:name_end].decode()
         position = name_end
-    partition_count, partition = _FLEXIBLE_PARTITION.unpack_from(frame, position)
-    end = position + _FLEXIBLE_PARTITION.size
-    return Shape(version, acks, topic, partition, end) if partition_count == 2 else None
+    return Shape(version, acks, topic, position) if position < len(frame) else None
+
+
+class _AnswerLayout:
+    """An answer in which so many partitions have taken their records."""
+
+    __slots__ = ("_before", "_between", "_pack", "_rest", "_size")
+
+    def __init__(self, sample: bytes, partition_count: int, *, has_start_offset: bool) -> None:
+        numbers = "ihqqq" if has_start_offset else "ihqq"
+        outcome = Struct(">" + numbers).pack(_SAMPLE_INDEX, 0, *[_SAMPLE] * (len(numbers) - 2))
+        self._size = sample[:4]
+        self._before, *between, rest = sample[8:].split(outcome)
+        self._between = between[0] if between else b""
+        self._rest = rest
+        layout = f"{len(self._between)}s".join([numbers] * partition_count)
+        self._pack = Struct(f">4s4s{len(self._before)}s{layout}{len(rest)}s").pack
+
+    def fill(self, correlation_id: bytes, outcomes: list[tuple[int, ...]]) -> bytes:
+        """The answer, with the numbers of each partition."""
+        if len(outcomes) == 1:
+            return self._pack(self._size, correlation_id, self._before, *outcomes[0], self._rest)
+        fields: list[Any] = [self._size, correlation_id, self._before]
+        for outcome in outcomes:
+            fields += outcome
+            fields.append(self._between)
+        fields[-1] = self._rest
+        return self._pack(*fields)
 
 
 class ProduceTemplate:
-    """What the requests to one partition have in common, and their answers."""
+    """What the requests to one topic have in common, and their answers."""
 
     __slots__ = (
-        "_after",
-        "_answer",
-        "_before",
         "_has_start_offset",
-        "_partition",
-        "_size",
+        "_is_flexible",
+        "_layouts",
         "_topic",
         "_topic_key",
         "_topics",
         "_version",
         "head",
-        "is_flexible",
-        "log",
+        "logs",
         "waits",
     )
 
     def __init__(self, shape: Shape, topic: Topic, topics: Mapping[Any, Topic]) -> None:
         """`topics` are those that there are, now and later."""
         self.head = _HEAD.pack(PRODUCE_KEY, shape.version)
-        self.is_flexible = shape.version >= FLEXIBLE_FROM
         self.waits = shape.acks == ACKS_ALL
         """Whether requests are answered when they are durable."""
-        self.log = topic.partitions[shape.partition]
+        self.logs = topic.partitions
         self._version = shape.version
-        self._partition = shape.partition
+        self._is_flexible = shape.version >= FLEXIBLE_FROM
         self._topics = topics
         self._topic_key = shape.topic
         self._topic = topic
         self._has_start_offset = shape.version >= START_OFFSET_FROM
-        numbers = "qqq" if self._has_start_offset else "qq"
-        sample = PartitionProduceResponse(
-            index=shape.partition, base_offset=_SAMPLE, log_append_time_ms=_SAMPLE, log_start_offset=_SAMPLE
-        )
-        frame = self._encode(bytes(4), sample)
-        self._size = frame[:4]
-        self._before, self._after = frame[8:].split(Struct(">" + numbers).pack(*[_SAMPLE] * len(numbers)))
-        self._answer = Struct(f">4s4s{len(self._before)}s{numbers}{len(self._after)}s")
+        self._layouts: dict[int, _AnswerLayout] = {}
 
     @property
     def is_valid(self) -> bool:
         """Whether the topic is still the one of which the template was made."""
         return self._topics.get(self._topic_key) is self._topic
 
-    def acknowledge(self, correlation_id: bytes, base_offset: int, append_time_ms: int) -> ReadyAnswer:
-        """The answer to a request whose records have been appended."""
-        size, before, after = self._size, self._before, self._after
+    def records(self, frame: bytes, position: int) -> Records | None:
+        """The records of each partition, whose count is at the position, if all of it is plain."""
+        try:
+            read = _flexible_records if self._is_flexible else _records
+            found = read(frame, position)
+        except (struct_error, IndexError, ProtocolError):
+            return None
+        partition_count = len(self.logs)
+        for index, records in found or ():
+            if (
+                not 0 <= index < partition_count
+                or len(records) < HEADER_BYTES
+                or records[ATTRIBUTES_AT] & _NEVER_SERVED
+            ):
+                return None
+        return found
+
+    def numbers(self, index: int, appended: Appended) -> tuple[int, ...]:
+        """What an answer says of a partition that has taken its records."""
+        base_offset, time_ms = appended.base_offset, appended.log_append_time_ms
         if self._has_start_offset:
-            start_offset = self.log.start_offset
-            frame = self._answer.pack(
-                size, correlation_id, before, base_offset, append_time_ms, start_offset, after
-            )
-        else:
-            frame = self._answer.pack(size, correlation_id, before, base_offset, append_time_ms, after)
-        return ReadyAnswer(frame)
+            return index, 0, base_offset, time_ms, self.logs[index].start_offset
+        return index, 0, base_offset, time_ms
 
-    def refuse(self, correlation_id: bytes, error: HeadraceError) -> ReadyAnswer:
-        """The answer to a request whose records are not to be relied on."""
-        outcome = refused(self._partition, error)
-        return ReadyAnswer(self._encode(correlation_id, outcome), outcome.error_code)
+    def acknowledge(self, correlation_id: bytes, outcomes: list[tuple[int, ...]]) -> ReadyAnswer:
+        """The answer to a request whose records have all been appended."""
+        layout = self._layouts.get(len(outcomes))
+        if layout is None:
+            layout = self._layouts[len(outcomes)] = self._layout(len(outcomes))
+        return ReadyAnswer(layout.fill(correlation_id, outcomes))
 
-    def _encode(self, correlation_id: bytes, outcome: PartitionProduceResponse) -> bytes:
+    def refuse(
+        self, correlation_id: bytes, outcomes: list[tuple[int, ...]], errors: Mapping[int, HeadraceError]
+    ) -> ReadyAnswer:
+        """The answer to a request some of whose records, by their place in it, are not to be relied on."""
+        told = tuple(
+            refused(numbers[0], errors[place]) if place in errors else _accepted(*numbers)
+            for place, numbers in enumerate(outcomes)
+        )
+        return ReadyAnswer(self._encode(correlation_id, told), told)
+
+    def _layout(self, partition_count: int) -> _AnswerLayout:
+        sample = _accepted(_SAMPLE_INDEX, 0, _SAMPLE, _SAMPLE, _SAMPLE)
+        frame = self._encode(bytes(4), (sample,) * partition_count)
+        return _AnswerLayout(frame, partition_count, has_start_offset=self._has_start_offset)
+
+    def _encode(self, correlation_id: bytes, outcomes: tuple[PartitionProduceResponse, ...]) -> bytes:
         """Any answer, as it is written for the handler."""
         key = self._topic_key
         topic = TopicProduceResponse(
             name=key if isinstance(key, str) else "",
             topic_id=key if isinstance(key, UUID) else None,
-            partition_responses=(outcome,),
+            partition_responses=outcomes,
         )
         parts = response_writer(PRODUCE_KEY, self._version).write(
             int.from_bytes(correlation_id, "big", signed=True), ProduceResponse(responses=(topic,))
@@ -210,12 +257,24 @@ class ProduceTemplate:
         return b"".join(parts)
 
 
+def _accepted(
+    index: int, _error_code: int, base_offset: int, log_append_time_ms: int, log_start_offset: int = -1
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=base_offset,
+        log_append_time_ms=log_append_time_ms,
+        log_start_offset=log_start_offset,
+    )
+
+
 @dataclass(slots=True)
 class ReadyAnswer:
     """An answer that has been written already."""
 
     frame: bytes
-    error_code: ErrorCode = ErrorCode.none
+    outcomes: tuple[PartitionProduceResponse, ...] = ()
+    """What it says of each partition, where some were refused."""
 
 
 class ReadyAnswerWriter:
@@ -256,10 +315,9 @@ class ProduceTemplates:
         topic = topics.get(shape.topic)
         if topic is None or topic.name in INTERNAL_TOPICS:
             return
-        if 0 <= shape.partition < len(topic.partitions):
-            self._templates[frame[PREFIX_AT : shape.end]] = ProduceTemplate(shape, topic, topics)
-            if shape.end not in self._prefix_ends:
-                self._prefix_ends.append(shape.end)
+        self._templates[frame[PREFIX_AT : shape.end]] = ProduceTemplate(shape, topic, topics)
+        if shape.end not in self._prefix_ends:
+            self._prefix_ends.append(shape.end)
 
     def _forget_invalid(self) -> None:
         """Make room: a topic that is gone is never written again."""
@@ -279,7 +337,7 @@ class ProduceTemplates:
         if not template.is_valid:
             del self._templates[frame[PREFIX_AT:end]]
             return None
-        records = _records(frame, end, is_flexible=template.is_flexible)
+        records = template.records(frame, end)
         if records is None:
             return None
         began_ns = perf_counter_ns()
@@ -287,56 +345,98 @@ class ProduceTemplates:
         return Started(outcome, _WRITER, 0, self._counters, began_ns)
 
     def _append(
-        self, template: ProduceTemplate, correlation_id: bytes, records: memoryview
+        self, template: ProduceTemplate, correlation_id: bytes, records: Records
     ) -> ReadyAnswer | Pending[ReadyAnswer]:
-        log = template.log
-        try:
-            appended = log.append(records, size_bytes_max=log.settings.max_message_bytes)
-        except HeadraceError as error:
-            if self._store.failed is not None:
-                self._commit.fail(self._store.failed)
-            return template.refuse(correlation_id, error)
-        self._commit.appended(log)
-        if not appended.duplicate:
-            traffic = log.traffic
-            traffic.produced_record_count += appended.last_offset - appended.base_offset + 1
-            traffic.produced_bytes += len(records)
-        answer = template.acknowledge(correlation_id, appended.base_offset, appended.log_append_time_ms)
-        end_offset = appended.last_offset + 1
-        if not template.waits or self._commit.is_durable(log, end_offset):
-            return answer
-        return self._when_durable(template, correlation_id, end_offset, answer)
+        outcomes: list[tuple[int, ...]] = []
+        errors: dict[int, HeadraceError] = {}
+        waits: list[_Wait] = []
+        for index, data in records:
+            log = template.logs[index]
+            try:
+                appended = log.append(data, size_bytes_max=log.settings.max_message_bytes)
+            except HeadraceError as error:
+                errors[len(outcomes)] = error
+                outcomes.append((index, 0, -1, -1))
+                continue
+            self._commit.appended(log)
+            if not appended.duplicate:
+                traffic = log.traffic
+                traffic.produced_record_count += appended.last_offset - appended.base_offset + 1
+                traffic.produced_bytes += len(data)
+            end_offset = appended.last_offset + 1
+            if template.waits and not self._commit.is_durable(log, end_offset):
+                waits.append((len(outcomes), log, end_offset))
+            outcomes.append(template.numbers(index, appended))
+        if errors and self._store.failed is not None:
+            self._commit.fail(self._store.failed)
+        if waits:
+            return self._when_durable(template, correlation_id, outcomes, errors, waits)
+        if errors:
+            return template.refuse(correlation_id, outcomes, errors)
+        return template.acknowledge(correlation_id, outcomes)
 
     def _when_durable(
-        self, template: ProduceTemplate, correlation_id: bytes, end_offset: int, answer: ReadyAnswer
+        self,
+        template: ProduceTemplate,
+        correlation_id: bytes,
+        outcomes: list[tuple[int, ...]],
+        errors: dict[int, HeadraceError],
+        waits: list[_Wait],
     ) -> Pending[ReadyAnswer]:
         pending: Pending[ReadyAnswer] = Pending()
+        remaining = len(waits)
 
-        def on_end(error: HeadraceError | None) -> None:
+        def on_end(place: int, error: HeadraceError | None) -> None:
+            nonlocal remaining
+            remaining -= 1
+            if error is not None:
+                errors[place] = error
+            if remaining:
+                return
             hit("kafka.produce.durable")
-            pending.resolve(answer if error is None else template.refuse(correlation_id, error))
+            if errors:
+                pending.resolve(template.refuse(correlation_id, outcomes, errors))
+            else:
+                pending.resolve(template.acknowledge(correlation_id, outcomes))
 
-        self._commit.when_durable(template.log, end_offset, on_end)
+        for place, log, end_offset in waits:
+            self._commit.when_durable(log, end_offset, partial(on_end, place))
         return pending
 
 
-def _records(frame: bytes, position: int, *, is_flexible: bool) -> memoryview | None:
-    """The records, whose length is at the position, if they and what follows them are plain."""
-    end = len(frame)
-    if end - position < HEADER_BYTES:
+def _records(frame: bytes, position: int) -> Records | None:
+    """The records of each partition, if nothing else follows them."""
+    (count,) = _COUNT.unpack_from(frame, position)
+    position += _COUNT.size
+    if not 0 < count <= PARTITIONS_MAX:
         return None
-    if is_flexible:
-        try:
-            length, position = read_varint(frame, position)
-        except ProtocolError:
+    view = memoryview(frame)
+    found: Records = []
+    for _ in range(count):
+        index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
+        begin = position + _INDEX_AND_LENGTH.size
+        position = begin + length
+        if length < 0 or position > len(frame):
             return None
-        length -= 1
-        end -= len(_NO_TAGS)
-        if not frame.endswith(_NO_TAGS):
-            return None
-    else:
-        (length,) = _LENGTH.unpack_from(frame, position)
-        position += _LENGTH.size
-    if position + length != end or length < HEADER_BYTES or frame[position + ATTRIBUTES_AT] & _NEVER_SERVED:
+        found.append((index, view[begin:position]))
+    return found if position == len(frame) else None
+
+
+def _flexible_records(frame: bytes, position: int) -> Records | None:
+    """The same, with compact lengths, and with tags, of which there must be none."""
+    # A count, and a length, is written as one more than it is.
+    count = frame[position] - 1
+    position += 1
+    if not 0 < count <= PARTITIONS_MAX:
         return None
-    return memoryview(frame)[position:end]
+    view = memoryview(frame)
+    found: Records = []
+    for _ in range(count):
+        (index,) = _INDEX.unpack_from(frame, position)
+        size, begin = read_varint(frame, position + _INDEX.size)
+        position = begin + size - 1
+        if size < 1 or frame[position] != 0:
+            return None
+        found.append((index, view[begin:position]))
+        position += 1
+    return found if frame[position:] == _NO_TAGS else None

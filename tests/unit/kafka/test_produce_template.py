@@ -147,7 +147,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A Produce request to one partition, or to one and again the same."""
+    """A Produce request to one partition, or to one and again the same, and to others of its topic."""
 
     version: int = 9
     correlation_id: int = 1
@@ -159,20 +159,23 @@ class Request:
     records: bytes | None = b""
     tags: bytes = b"\0"
     repeats: int = 1
+    others: tuple[tuple[int, bytes], ...] = ()
     rest: bytes = b""
     flipped_at: int | None = None
 
     def encode(self, store: LogStore) -> bytes:
         is_flexible = self.version >= 9
-        records = _field(self.records, "i", is_flexible)
         tags = self.tags if is_flexible else b""
-        partition = pack(">i", self.partition) + records + tags
+        wanted = [(self.partition, self.records)] * self.repeats + list(self.others)
+        partitions = b"".join(
+            pack(">i", partition) + _field(records, "i", is_flexible) + tags for partition, records in wanted
+        )
         if self.version < 13:
             topic = _field(self.topic, "h", is_flexible)
         else:
             known = store.topics.get(self.topic.decode(errors="replace"))
             topic = UUID(int=7).bytes if known is None else known.topic_id.bytes
-        topics = topic + _count(self.repeats, is_flexible) + partition * self.repeats + tags
+        topics = topic + _count(len(wanted), is_flexible) + partitions + tags
         body = b"".join(
             (
                 pack(">hhi", 0, self.version, self.correlation_id),
@@ -268,6 +271,10 @@ def _any_request(chance: random.Random, producer: Producer, version: int) -> Req
         partition=partition,
         records=producer.batch(topic, partition),
     )
+    if chance.random() < 0.4:
+        numbers = [chance.choice((1, 0, 1 - partition)) for _ in range(chance.choice((1, 1, 1, 2, 5)))]
+        more = tuple((number, producer.batch(topic, number)) for number in numbers)
+        request = replace(request, others=more)
     if chance.random() > 0.15:
         return request
     others: list[dict[str, Any]] = [
@@ -277,6 +284,12 @@ def _any_request(chance: random.Random, producer: Producer, version: int) -> Req
         {"acks": chance.choice((0, 1, 1, 1, 2))},
         {"topic": chance.choice((b"", b"unknown", b"\xff"))},
         {"partition": chance.choice((-1, 2))},
+        {"others": ((chance.choice((-1, 2)), request.records or b""),)},
+        {
+            "others": tuple(
+                (number % 2, request.records or b"") for number in range(chance.choice((98, 99, 130)))
+            )
+        },
         {"records": chance.choice((None, b""))},
         {"tags": chance.choice((b"\1\x63\1x", b"\x80\0"))},
         {"repeats": chance.choice((0, 2))},
@@ -435,6 +448,6 @@ def test_no_beginning_of_a_request_has_a_shape_that_the_request_has_not(
         frame = _request(bench, version=version)[4:]
         shape = read_shape(frame)
         assert shape is not None
-        assert (shape.version, shape.acks, shape.partition) == (version, -1, 0)
+        assert (shape.version, shape.acks) == (version, -1)
         for end in range(len(frame)):
             assert read_shape(frame[:end]) in {None, shape}
