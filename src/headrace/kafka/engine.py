@@ -8,19 +8,19 @@ disk (`server.py`), and in a simulation where time, disk, network and threads ar
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
 from headrace.kafka.budget import Budgets
 from headrace.kafka.checkpoints import CheckpointRequests
 from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit, call_now
-from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.fetch_sessions import FetchSessions
+from headrace.kafka.groups_on_demand import GroupsOnDemand
 from headrace.kafka.open_connections import OpenConnections
 from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.producer_transactions import ProducerTransactions
-from headrace.kafka.services import Services
+from headrace.kafka.services import OFFSETS_TOPIC, Services
 from headrace.kafka.topic_changes import TopicChanges
 from headrace.kafka.transaction_log import TransactionLog
 from headrace.kafka.transaction_markers import TransactionMarkers
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.errors import StorageError
     from headrace.kafka.client_connection import EventLoop
     from headrace.kafka.commit import CallSoon, StartSync
+    from headrace.kafka.consumer_groups import ConsumerGroups
     from headrace.kafka.security.logins import Logins
     from headrace.kafka.services import Timer
     from headrace.kafka.topic_changes import Submit
@@ -78,7 +79,11 @@ class Engine:
         self._has_failed = False
         watchers = Watchers()
         commit = GroupCommit(config.durability, start_sync, watchers.notify, self._on_failure, call_soon)
-        groups = ConsumerGroups(config, store, clock, loop, commit)
+        on_demand = GroupsOnDemand(lambda: _new_groups(config, store, clock, loop, commit))
+        if OFFSETS_TOPIC in store.topics or config.metrics_listen is not None:
+            # The members' time runs from now on; and metrics ask on a thread of their own.
+            on_demand.load()
+        groups = cast("ConsumerGroups", on_demand)
         producer_ids = ProducerIds(store, submit, commit.fail)
         self.services = Services(
             config=config,
@@ -147,3 +152,11 @@ class Engine:
         for connection in self.connections:
             connection.close_if_late(self._loop.time())
         self._sweeper = self._loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+
+def _new_groups(
+    config: BrokerConfig, store: LogStore, clock: Clock, loop: EventLoop, commit: GroupCommit
+) -> ConsumerGroups:
+    from headrace.kafka.consumer_groups import ConsumerGroups  # noqa: PLC0415  # see groups_on_demand.py
+
+    return ConsumerGroups(config, store, clock, loop, commit)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary, WeakSet
 
 from headrace.errors import CorruptBatch, HeadraceError, PartitionClosed, StorageError, TooManyOpenFiles
-from headrace.log.cleaning import PartitionCleaning, take_steps
 from headrace.log.disk import OpenRefused
 from headrace.log.trusted_time import TrustedTime
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import LogConfig
+    from headrace.log.cleaning import PartitionCleaning
     from headrace.log.partition import PartitionLog
 
     Call = Callable[[], Any]
@@ -141,6 +141,9 @@ class Cleaner:
         if not (log.settings.has_retention or log.settings.is_compacted):
             self.counts.deleted_bytes += self._try(log, "removing files of", log.remove_deleted_files)
             return
+        # The broker listens before it needs this.
+        from headrace.log.cleaning import PartitionCleaning, take_steps  # noqa: PLC0415
+
         cleaning = self._cleanings.get(log)
         if cleaning is None:
             cleaning = self._cleanings[log] = PartitionCleaning(log, self._breathe)

@@ -30,6 +30,8 @@ def test_a_broker_starts_without_what_only_some_of_its_clients_need() -> None:
         "rich",
         "typer",
         "confluent_kafka",
+        "headrace.kafka.consumer_groups",
+        "headrace.log.cleaning",
     }
     assert not {name for name in loaded if name.startswith("headrace.kafka.handlers.")} - {
         "headrace.kafka.handlers.api_versions"
@@ -37,8 +39,13 @@ def test_a_broker_starts_without_what_only_some_of_its_clients_need() -> None:
 
 
 def test_the_command_broker_is_loaded_without_the_others() -> None:
-    loaded = loaded_by("from headrace.cli.main import new_app; new_app(['broker'])")
+    loaded = loaded_by("from headrace.cli.app import new_app; new_app(['broker'])")
     assert not loaded & {"rich.console", "confluent_kafka", "jsonpath", "headrace.cli.topics"}
+
+
+def test_the_broker_is_started_without_what_reads_the_options_of_other_commands() -> None:
+    loaded = loaded_by("import headrace.cli.main, headrace.cli.broker_options")
+    assert not loaded & {"typer", "pydantic", "rich"}
 
 
 def test_kio_is_loaded_with_hypothesis_where_that_is_there_already() -> None:

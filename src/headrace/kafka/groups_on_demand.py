@@ -1,0 +1,47 @@
+"""Consumer groups that are loaded when they are first needed.
+
+Their state machines are a fifth of the broker's code, and most brokers in tests never see a group: a broker
+listens sooner without them. One whose topic of offsets is there has groups that live on, so it loads them
+when it starts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headrace.kafka.consumer_groups import ConsumerGroups
+
+
+class GroupsOnDemand:
+    """Stands for ConsumerGroups: whatever else is asked of it loads them. For the event loop's thread."""
+
+    def __init__(self, make: Callable[[], ConsumerGroups]) -> None:
+        self._make = make
+        self._groups: ConsumerGroups | None = None
+        self._is_sweeping = False
+
+    def load(self) -> ConsumerGroups:
+        """The groups themselves."""
+        if self._groups is None:
+            self._groups = self._make()
+            if self._is_sweeping:
+                self._groups.start_sweeping()
+        return self._groups
+
+    def start_sweeping(self) -> None:
+        """Look for what has outlived its use from now on, or from when there can be any."""
+        self._is_sweeping = True
+        if self._groups is not None:
+            self._groups.start_sweeping()
+
+    def close(self) -> None:
+        """Stop all timers."""
+        self._is_sweeping = False
+        if self._groups is not None:
+            self._groups.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.load(), name)
