@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 from typer.main import get_command
 
-from headrace.cli.main import new_app
+from headrace.cli.app import new_app
 
 
 def main(target: Path) -> None:

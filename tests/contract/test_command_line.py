@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
-from headrace.cli.main import new_app
+from headrace.cli.app import new_app
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
+from headrace.cli.broker_options import BrokerOptions
 from headrace.cli.options import DataDir, LogFormatOption, LogLevelOption
-from headrace.cli.output import announce
-from headrace.config import (
-    Address,
-    BrokerConfig,
-    Durability,
-    SaslMechanism,
-    SecurityConfig,
-    TlsConfig,
-)
-from headrace.errors import ConfigError
-from headrace.logs import configure_logging
+from headrace.config import Durability
 
 Listen = Annotated[str, typer.Option(help="Where to listen; port 0 picks a free one.")]
 DurabilityOption = Annotated[
@@ -79,43 +69,19 @@ def broker(
     log_level: LogLevelOption = "info",
 ) -> None:
     """Run the broker until Ctrl-C. Any Kafka client can use it."""
-    # What is loaded at the start stays: looking for garbage among it takes time, now and later.
-    gc.disable()
-    # Each command imports only what it needs: the others start faster.
-    from headrace.broker import run_broker  # noqa: PLC0415
-
-    configure_logging(log_format, log_level)
-    config = BrokerConfig(
-        listen=Address.parse(listen),
-        data_dir=data,
+    BrokerOptions(
+        data=data,
+        listen=listen,
         durability=durability,
-        default_partition_count=partitions,
-        advertised=None if advertised is None else Address.parse(advertised),
-        metrics_listen=None if metrics_listen is None else Address.parse(metrics_listen),
+        partitions=partitions,
+        users=users,
+        sasl_mechanisms=sasl_mechanisms,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        tls_client_ca=tls_client_ca,
+        advertised=advertised,
+        metrics_listen=metrics_listen,
         metrics_public=metrics_public,
-        security=SecurityConfig(
-            users_file=users,
-            sasl_mechanisms=None if sasl_mechanisms is None else _mechanisms(sasl_mechanisms),
-            tls=_tls(tls_certificate, tls_key, tls_client_ca),
-        ),
-    )
-    run_broker(config, lambda address: _announce(address, config))
-
-
-def _mechanisms(text: str) -> tuple[SaslMechanism, ...]:
-    # SecurityConfig refuses what is none of the names.
-    return cast("tuple[SaslMechanism, ...]", tuple(name.strip().upper() for name in text.split(",")))
-
-
-def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> TlsConfig | None:
-    if certificate is None and key is None and client_ca is None:
-        return None
-    if certificate is None or key is None:
-        raise ConfigError("TLS needs both --tls-certificate and --tls-key")
-    return TlsConfig(certificate=certificate, key=key, client_ca=client_ca)
-
-
-def _announce(address: Address, config: BrokerConfig) -> None:
-    gc.freeze()
-    gc.enable()
-    announce(f"broker listening on {address}, data in {config.data_dir}, durability {config.durability}")
+        log_format=log_format,
+        log_level=log_level,
+    ).run()
