@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import compileall
 import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import headrace
 from headrace.config import Durability
 from headrace.errors import ChildFailed
 
 READY: Final = "listening on "
+
+
+@cache
+def compile_package() -> None:
+    """Have bytecode, as an installed package has: pip makes it, a working tree may have none yet."""
+    compileall.compile_dir(Path(headrace.__file__).parent, quiet=1)
 
 
 class HeadraceServer:
@@ -26,6 +36,7 @@ class HeadraceServer:
         self.start_s = 0.0
 
     def __enter__(self) -> Self:
+        compile_package()
         options = ("--listen", "127.0.0.1:0", "--data", self._home.name, "--durability", self._durability)
         begin_s = time.perf_counter()
         self._process = subprocess.Popen(
