@@ -139,6 +139,7 @@ class Recovery:
         self._now_s = now_s
         self._replay = Replay(producers, now_s)
         self._names: set[str] = set()
+        self._sealed: set[int] = set()
         self._checkpoint: Checkpoint | None = None
         self._known_offset = 0
         """The producers are known up to here."""
@@ -151,6 +152,7 @@ class Recovery:
         self._unlink(TEMPORARY_NAME)
         bases = sorted(int(match[1]) for name in self._names if (match := _LOG_NAME.fullmatch(name)))
         self._unseal(bases[-1:])
+        self._sealed = {base for base in bases if self._names.issuperset(_index_names(base))}
         self._checkpoint = self._read_checkpoint(bases)
         if self._checkpoint is None:
             self._unlink(CHECKPOINT_NAME, *(name for base in bases[-1:] for name in _index_names(base)))
@@ -186,7 +188,7 @@ class Recovery:
     def _unseal(self, bases: list[int]) -> None:
         """The last segment is written again, so it is not sealed any more."""
         for base in bases:
-            if self._is_sealed(base):
+            if self._names.issuperset(_index_names(base)):
                 self._unlink(*_index_names(base))
 
     def _read_checkpoint(self, bases: list[int]) -> Checkpoint | None:
@@ -200,7 +202,7 @@ class Recovery:
             logger.warning("%s can't be used (%s): opening takes longer without it", path, error)
             return None
         base = checkpoint.base_offset
-        if base not in bases or self._is_sealed(base):
+        if base not in bases or base in self._sealed:
             return None
         segment = self._segment(base)
         size_bytes = self._disk.size_bytes(segment.open())
@@ -209,7 +211,7 @@ class Recovery:
 
     def _first_unknown_offset(self, bases: list[int]) -> int:
         """Where the checks begin: in the first unsealed segment, or at the checkpoint in it."""
-        first = next((base for base in bases if not self._is_sealed(base)), 0)
+        first = next((base for base in bases if base not in self._sealed), 0)
         if self._checkpoint is not None and self._checkpoint.base_offset == first:
             return self._checkpoint.next_offset
         return first
@@ -233,7 +235,7 @@ class Recovery:
         return min(bases, default=0)
 
     def _check(self, bases: list[int]) -> tuple[list[Segment], CutTail | None]:
-        last_sealed = max((base for base in bases if self._is_sealed(base)), default=-1)
+        last_sealed = max(self._sealed, default=-1)
         segments: list[Segment] = []
         for number, base in enumerate(bases):
             later = bases[number + 1 :]
@@ -241,14 +243,11 @@ class Recovery:
                 return segments, cut
             segment = self._segment(base)
             segments.append(segment)
-            if self._is_sealed(base):
+            if base in self._sealed:
                 self._adopt_sealed(segment, later)
             elif damage := self._verify(segment, later, gaps=base < last_sealed):
                 return segments, self._cut(segment, damage, later, last_sealed)
         return segments or [self._segment(self._log_start_offset)], None
-
-    def _is_sealed(self, base_offset: int) -> bool:
-        return self._names.issuperset(_index_names(base_offset))
 
     def _segment(self, base_offset: int) -> Segment:
         return Segment(
