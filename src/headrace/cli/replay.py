@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.cli.client import client_options
 from headrace.cli.options import AsJson, Bootstrap, DataDir
-from headrace.cli.output import report, say
+from headrace.cli.output import err, report, say
 from headrace.cli.times import parse_moment_ms
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError
@@ -26,7 +29,12 @@ def replay(
     finish: Annotated[
         str | None, typer.Option("--to", help="Up to there; without, up to the end of the log.")
     ] = None,
-    into: Annotated[str | None, typer.Option(help="A new topic for the results; computed in batch.")] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            help="What the pipeline writes, a new one: a topic, SCHEMA.TABLE, or a directory. In batch."
+        ),
+    ] = None,
     then_live: Annotated[
         bool, typer.Option("--then-live", help="Replay on the checkpoint that `headrace run` goes on from.")
     ] = False,
@@ -36,7 +44,7 @@ def replay(
     master: Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline over the log once more: into a new topic, or up to the present and then live.
+    """Run a pipeline over the log once more: into a new topic or table, or up to the present and then live.
 
     --from and --to take a moment, or an offset for each partition: 0:17,1:20, or TOPIC:0:17 where several
     topics are read. A replay that was interrupted is finished by giving the same command again.
@@ -54,7 +62,7 @@ def replay(
 
     is_live = then_live or swap
     if (into is None) != is_live:
-        raise ConfigError("replay where to? Use one of --into TOPIC, --then-live and --swap")
+        raise ConfigError("replay where to? Use one of --into NAME, --then-live and --swap")
     if is_live and finish is not None:
         raise ConfigError("--to is for --into: what goes live is replayed up to the present")
     pipelines = load_pipelines(target)
@@ -69,7 +77,16 @@ def replay(
     if into is not None:
         from headrace.streams.replay import replay as replay_into  # noqa: PLC0415  # see above
 
-        done = replay_into(pipeline, config, into, begin=bound(begin), finish=bound(finish), on_step=_step)
+        with _shown() as (on_step, on_progress):
+            done = replay_into(
+                pipeline,
+                config,
+                into,
+                begin=bound(begin),
+                finish=bound(finish),
+                on_step=on_step,
+                on_progress=on_progress,
+            )
         line = f"replayed {done.offset_count:,} offsets of the log: {done.row_count:,} results in {into}"
         report(
             line,
@@ -79,25 +96,55 @@ def replay(
         return
     from headrace.streams.go_live import go_live  # noqa: PLC0415  # see above
 
-    live = go_live(
-        pipeline,
-        config,
-        begin=bound(begin),
-        swap=swap,
-        others=load_pipelines(str(path)) if swap else (),
-        on_step=_step,
-    )
+    with _shown() as (on_step, _):
+        live = go_live(
+            pipeline,
+            config,
+            begin=bound(begin),
+            swap=swap,
+            others=load_pipelines(str(path)) if swap else (),
+            on_step=on_step,
+        )
     deleted = [
         {"topic": topic, "partition": partition, "before": offset}
         for (topic, partition), offset in live.deleted_before.items()
     ]
-    swapped = "; the old results are deleted" if deleted else ""
+    swapped = "; the old results are gone" if live.is_swapped else ""
     report(
         f"replayed in {live.batch_count:,} batches{swapped}: `headrace run {target}` goes on from there",
-        {"pipeline": pipeline.name, "batch_count": live.batch_count, "deleted": deleted},
+        {
+            "pipeline": pipeline.name,
+            "batch_count": live.batch_count,
+            "swapped": live.is_swapped,
+            "deleted": deleted,
+        },
         as_json=as_json,
     )
 
 
-def _step(line: str) -> None:
-    say(f"{line} ...")
+@contextmanager
+def _shown() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
+    """Show steps, and how many offsets of how many are done: by a bar on a terminal, by lines elsewhere."""
+    if not err.is_terminal:
+        yield lambda line: say(f"{line} ..."), _Lines().show
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as progress:
+        task = progress.add_task("replaying", total=None)
+        yield (
+            lambda line: progress.update(task, description=line),
+            lambda done, total: progress.update(task, completed=done, total=total),
+        )
+
+
+class _Lines:
+    """Progress where there is no terminal: a line for each tenth that is done."""
+
+    def __init__(self) -> None:
+        self._tenths = 0
+
+    def show(self, done: int, total: int) -> None:
+        tenths = 10 * done // total if total else 0
+        if self._tenths < tenths < 10:  # the last one is told by the result
+            self._tenths = tenths
+            say(f"{done:,} of {total:,} offsets are read")

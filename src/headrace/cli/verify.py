@@ -68,8 +68,9 @@ def _print(name: str, comparison: Comparison, *, as_json: bool) -> None:
     if listed:
         columns = ("kind", "topic", "key", "computed", "written", "count", "judgement", "cause")
         print_rows(listed, columns=columns, as_json=False)
-    if comparison.left_off:
-        announce(f"{comparison.left_off:,} differences more are not listed")
+    left_off = sum(comparison.left_off.values())
+    if left_off:
+        announce(f"{left_off:,} differences more are not listed")
     for remark in comparison.remarks:
         say(f"note: {remark}")
     counts = (

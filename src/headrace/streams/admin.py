@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, OffsetSpec
 
 from headrace.errors import BrokerUnavailable, ConfigError, FaultError
@@ -86,10 +86,18 @@ class Cluster:
         topics = self.metadata().topics
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.partitions}
 
-    def offsets(self, specs: Mapping[tuple[str, int], OffsetSpec]) -> dict[tuple[str, int], int]:
+    def offsets(
+        self,
+        specs: Mapping[tuple[str, int], OffsetSpec],
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[tuple[str, int], int]:
         """By topic and partition: the offset that each stands for, -1 for a time after the last record."""
+        if not specs:
+            return {}
         asked = self.client.list_offsets(
-            {TopicPartition(*place): spec for place, spec in specs.items()}, request_timeout=ANSWER_S_MAX
+            {TopicPartition(*place): spec for place, spec in specs.items()},
+            isolation_level=isolation_level,
+            request_timeout=ANSWER_S_MAX,
         )
         found = {}
         for place, future in asked.items():

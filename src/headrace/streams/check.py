@@ -117,15 +117,17 @@ def keep_plan(config: StreamsConfig, pipeline: Pipeline[Any], plan: Description,
         answer = Answer(pipeline=query, is_new=False, changes=tuple(_plan_changes(config, query, plan)))
         if not answer.can_go_on:
             raise PipelineError(str(answer))
-    since = 0 if is_new else read_progress_log(checkpoint).next_batch
+    log = None if is_new else read_progress_log(checkpoint)
     run = Run(
-        since_batch=since,
+        since_batch=0 if log is None else log.next_batch,
         code=fingerprint(pipeline.function),
         realtime=realtime,
         guarantee=config.guarantee_of(realtime=realtime),
     )
-    kept = None if is_new else read_history(config, query)
-    history = History(plan=plan, runs=(run,)) if kept is None else kept.with_run(plan, run)
+    # Real-time mode has written before its first batch is noted down: what Spark has begun counts.
+    kept = read_history(config, query) if (checkpoint / "metadata").exists() else None
+    is_begun = log is not None and any(batch.number >= log.next_batch for batch in log.batches)
+    history = History(plan=plan, runs=(run,)) if kept is None else kept.with_run(plan, run, is_begun=is_begun)
     write_history(config, query, history)
 
 

@@ -11,6 +11,7 @@ from headrace.streams.history import History
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plans.results import Results
 from headrace.streams.processed import Processed
+from headrace.streams.topic import Topic
 
 
 def circumstances_of(
@@ -21,17 +22,22 @@ def circumstances_of(
 ) -> Circumstances:
     """Put together what is known."""
     guarantees = {run.guarantee for run in history.runs} if history else {"at-least-once"}
-    written = {topic.name for topic in pipeline.outputs}
+    # Tables are written exactly once, whatever less is asked for.
+    is_topic = isinstance(pipeline.writes, Topic)
     return Circumstances(
-        may_repeat="at-least-once" in guarantees,
-        may_lose="at-most-once" in guarantees,
+        may_repeat=is_topic and "at-least-once" in guarantees,
+        may_lose=is_topic and "at-most-once" in guarantees,
         code_changed=code_change(history, fingerprint(pipeline.function)),
-        shared_with=tuple(
-            other.name for other in others if written & {topic.name for topic in other.outputs}
-        ),
+        shared_with=tuple(other.name for other in others if targets(pipeline) & targets(other)),
         filters_results=results.way == "latest" and results.is_filtered,
-        drops_late_rows=history is not None and bool(history.plan.operators and history.plan.watermarks),
+        drops_late_rows=history is not None and history.plan.drops_late_rows,
     )
+
+
+def targets(pipeline: Pipeline[Any]) -> set[tuple[str, str]]:
+    """All that it writes, by kind and name."""
+    written = {("topic", topic.name) for topic in pipeline.outputs}
+    return written | {(type(pipeline.writes).__name__.lower(), pipeline.writes.name)}
 
 
 def code_change(history: History | None, now: str | None) -> str | None:
@@ -58,9 +64,6 @@ def remarks_of(history: History | None, results: Results, processed: Processed) 
     if results.approximate:
         names = ", ".join(results.approximate)
         yield f"of {names} the first {DIGITS} digits were compared: the last depend on the order of rows"
-    if results.way == "latest":
-        by = f" by {', '.join(results.identity)}" if results.identity else ""
-        yield f"the last result of each key{by} was compared: results are updated again and again"
     if results.way == "contained":
         yield (
             "it was compared only whether the final results are among those that were written: which columns "

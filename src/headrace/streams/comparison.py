@@ -19,7 +19,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-Kind = Literal["missing", "unexpected", "duplicate", "changed"]
+Kind = Literal["missing", "changed", "unexpected", "duplicate"]
 Judgement = Literal["wrong", "expected", "undecided"]
 Verdict = Literal["equal", "different", "undecided"]
 
@@ -108,6 +108,8 @@ class Circumstances:
     """Whether rows that came behind the watermark were left out."""
     in_progress: bool = False
     """By key: whether there are records that a batch that is not finished may have read."""
+    deletes_results: bool = False
+    """By key: whether a result may delete an older one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +120,19 @@ class Comparison:
     computed_count: int
     written_count: int
     differences: tuple[Difference, ...] = ()
-    left_off: int = 0
-    """Differences beyond those that are listed."""
+    left_off: Mapping[Judgement, int] = field(default_factory=dict)
+    """How many more differ than are listed, judged by what is known without looking into each."""
     remarks: tuple[str, ...] = field(default=())
 
     def count(self, judgement: Judgement) -> int:
         """How many records differ so."""
-        return sum(each.count for each in self.differences if each.judgement == judgement)
+        listed = sum(each.count for each in self.differences if each.judgement == judgement)
+        return listed + self.left_off.get(judgement, 0)
 
     @property
     def verdict(self) -> Verdict:
         """Whether what was written is what should have been."""
-        if self.count("wrong") or self.left_off:
+        if self.count("wrong"):
             return "different"
         return "undecided" if self.count("undecided") else "equal"
 
@@ -190,6 +193,15 @@ def judge(
     return differences
 
 
+def judge_left_off(counts: Mapping[Kind, int], circumstances: Circumstances) -> dict[Judgement, int]:
+    """Those that are too many to be looked into: what the guarantee allows, and what nobody can tell."""
+    judged: Counter[Judgement] = Counter()
+    for kind, count in counts.items():
+        judgement, _ = _judgement(kind, circumstances)
+        judged["expected" if judgement == "expected" else "undecided"] += count
+    return dict(judged)
+
+
 def explain(
     tallies: Iterable[Tally],
     alternative: Mapping[Hashable, tuple[str | None, int]],
@@ -247,7 +259,8 @@ def _judgement(kind: Kind, known: Circumstances) -> tuple[Judgement, str | None]
             "perhaps an older result of the key: newer ones don't pass the pipeline's filter",
         ),
         (
-            kind in {"changed", "unexpected"} and known.in_progress,
+            known.in_progress
+            and (kind in {"changed", "unexpected"} or (kind == "missing" and known.deletes_results)),
             "undecided",
             "perhaps a result of a batch that is not finished: stop the pipeline, and verify again",
         ),

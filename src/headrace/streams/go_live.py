@@ -1,15 +1,20 @@
 """Run a pipeline from the past to the present on the checkpoint that `headrace run` goes on from.
 
 Nothing is left out between the two, and nothing is read twice, because it is one checkpoint. With `swap`, the
-new one takes the place of an old one, and the new results that of the old:
+new one takes the place of an old one, and the new results that of the old. In a topic:
 
-    1  note down where the new results begin: the present end of each topic that is written
-    2  put the old checkpoint aside, into DATA/replaced/
-    3  replay, each result exactly once, behind the old results
-    4  delete the old results
+    1  note down what is about to happen
+    2  shut out any run that still writes, and note down where the new results begin: the end of each topic
+    3  put the old checkpoint aside, into DATA/replaced/
+    4  replay, each result exactly once, behind the old results
+    5  delete the old results
 
-Readers see old results, then new ones behind them, then new ones only. After a crash at any of these points,
-the same call goes on (see replay_note.py); until then, `headrace run` is refused.
+Readers see old results, then new ones behind them, then new ones only. A table gets its new rows at once:
+they are written to a table beside it in step 4 and swapped in in step 5 (see sinks/swaps.py), where an
+earlier run is shut out, too.
+
+After a crash at any of these points, the same call goes on (see replay_note.py); until then, `headrace run`
+is refused.
 """
 
 from __future__ import annotations
@@ -23,23 +28,31 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, FaultError, PipelineError
 from headrace.streams.admin import ANSWER_S_MAX, Cluster, ensure_topics, identify
+from headrace.streams.batch_source import read_frames
 from headrace.streams.checkpoint import checkpoint_path, lock_checkpoint
+from headrace.streams.circumstances import targets
+from headrace.streams.client_options import portable_options
 from headrace.streams.code import fingerprint
-from headrace.streams.log_offsets import end_offsets, existing_places
+from headrace.streams.failure import first_line
+from headrace.streams.log_offsets import cleanup_policy, existing_places, find_span, written_ends
 from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan, make_plan
 from headrace.streams.progress_log import Offsets, has_batch, read_progress_log
 from headrace.streams.queries import Queries
 from headrace.streams.replay_note import ReplayNote, note_path, read_note, remove_note, write_note
-from headrace.streams.results_topic import results_topic
 from headrace.streams.session import start_session, stop_session
-from headrace.streams.spans import OPEN, Bound
+from headrace.streams.sinks.context import WriteContext, read_query_id
+from headrace.streams.sinks.shut_out import shut_out
+from headrace.streams.sinks.swaps import TableSwap, table_swap
+from headrace.streams.sinks.table_rows import table_rows
+from headrace.streams.spans import OPEN, Bound, Span
 from headrace.streams.topic import Start, Topic
 from headrace.streams.workspace import workspace
 
@@ -56,8 +69,10 @@ class WentLive:
 
     batch_count: int
     """How many batches the new checkpoint has."""
+    is_swapped: bool
+    """Whether the new results have taken the place of old ones."""
     deleted_before: Offsets
-    """Where the new results begin, if older ones were deleted."""
+    """Where the new results begin in topics, if older ones were deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +83,7 @@ class GoLive:
     config: StreamsConfig
     begin: Bound = OPEN
     others: Sequence[Pipeline[Any]] = ()
-    """Pipelines that may write the same topics."""
+    """Pipelines that may write the same topics or table."""
     on_step: OnStep = lambda _line: None
 
     def plan(self) -> Plan:
@@ -78,22 +93,54 @@ class GoLive:
         return make_plan([replace(self.pipeline, reads=reads)])
 
     def prepare(self, plan: Plan, *, swap: bool) -> ReplayNote:
-        """Make the topics, note down what is about to happen, and put an old checkpoint aside."""
-        if swap:
-            results_topic(self.pipeline, "swapped")
-            self._refuse_shared_topics()
-        ensure_topics(self.config, plan.topics())
-        note = self._noted(swap=swap)
-        if note.stage == "begun":
-            self._put_aside(note)
-            note = replace(note, stage="replaying")
-            write_note(self.config, self.pipeline.name, note)
-        query = self.pipeline.name
-        keep_origin(self.config, query, identify(self.config, plan.source_names).of(plan.topics_of(query)))
-        return note
+        """Make the topics, and note down what is about to happen; or go on with what was begun.
+
+        What needs no look at the pipeline's rows is done then: results in topics wait to be replayed.
+        """
+        note = self._noted()
+        if note is None:
+            self._refuse(swap=swap)
+            ensure_topics(self.config, plan.topics())
+            self._refuse_by_topics(plan, swap=swap)
+            code = fingerprint(self.pipeline.function)
+            note = self._keep(ReplayNote(id=secrets.token_hex(16), code=code, stage="begun", swap=swap))
+        else:
+            ensure_topics(self.config, plan.topics())
+        if note.stage == "begun" and note.swap and isinstance(self.pipeline.writes, Topic):
+            ends = self._shut_out(self.pipeline.writes, note)
+            note = self._keep(replace(note, stage="shut out", delete_before=ends))
+        return note if self._swap(note) is not None else self._begin_replay(plan, note)
 
     def run(self, session: SparkSession, plan: Plan, note: ReplayNote) -> WentLive:
-        """Replay all that is there, then delete what was there before."""
+        """Replay all that is there, then let it take the place of what was there before."""
+        swap = self._swap(note)
+        if swap is not None:
+            note = self._stage(session, plan, note, swap)
+            plan = replace(plan, pipelines=tuple(replace(p, writes=swap.staging) for p in plan.pipelines))
+        if note.stage != "replayed":
+            self._replay(session, plan)
+            note = self._keep(replace(note, stage="replayed"))
+        return self.finish(note)
+
+    def finish(self, note: ReplayNote) -> WentLive:
+        """Let the new results take the place of the old. The replay is done."""
+        checkpoint = checkpoint_path(self.config, self.pipeline.name)
+        swap = self._swap(note)
+        delete_before = {place: offset for place, offset in (note.delete_before or {}).items() if offset}
+        if swap is not None:
+            self.on_step("swapping the new rows in")
+            swap.commit(read_query_id(checkpoint))
+        elif delete_before:
+            self.on_step("deleting the old results")
+            delete_records(Cluster(self.config), delete_before)
+        remove_note(self.config, self.pipeline.name)
+        return WentLive(
+            batch_count=read_progress_log(checkpoint).next_batch,
+            is_swapped=swap is not None or bool(delete_before),
+            deleted_before=delete_before,
+        )
+
+    def _replay(self, session: SparkSession, plan: Plan) -> None:
         self.on_step("replaying the log")
         queries = Queries(session=session, config=self.config, realtime=False, until_now=True)
         try:
@@ -101,27 +148,100 @@ class GoLive:
             queries.await_done(REPLAY_S_MAX)
         finally:
             queries.stop()
-        return self.finish(note)
 
-    def finish(self, note: ReplayNote) -> WentLive:
-        """Delete the old results. The replay is done."""
-        delete_before = {place: offset for place, offset in (note.delete_before or {}).items() if offset}
-        if delete_before:
-            self.on_step("deleting the old results")
-            delete_records(Cluster(self.config), delete_before)
-        remove_note(self.config, self.pipeline.name)
-        log = read_progress_log(checkpoint_path(self.config, self.pipeline.name))
-        return WentLive(batch_count=log.next_batch, deleted_before=delete_before)
+    def _swap(self, note: ReplayNote) -> TableSwap | None:
+        """How the rows of a table are swapped, if they are to be."""
+        target = self.pipeline.writes
+        if not note.swap or isinstance(target, Topic):
+            return None
+        return table_swap(target, pipeline=self.pipeline.name, swap_id=note.id)
 
-    def _refuse_shared_topics(self) -> None:
-        own = {topic.name for topic in self.pipeline.outputs}
-        for other in self.others:
-            shared = own & {topic.name for topic in other.outputs}
-            if other.name != self.pipeline.name and shared:
+    def _stage(self, session: SparkSession, plan: Plan, note: ReplayNote, swap: TableSwap) -> ReplayNote:
+        """Make the table that the replay writes; or find it, if that was done before."""
+        if note.stage == "begun":
+            try:
+                swap.check(self._rows(session, plan).schema)
+            except BaseException:
+                # Nothing has happened yet: the pipeline can be run as before.
+                remove_note(self.config, self.pipeline.name)
+                raise
+            swap.make()
+            return self._begin_replay(plan, note)
+        if note.stage == "replaying" and not swap.is_made():
+            raise ConfigError(
+                f"the rows that were replayed so far are gone with the table {swap.staging.name}: delete "
+                f"{checkpoint_path(self.config, self.pipeline.name)} and "
+                f"{note_path(self.config, self.pipeline.name)} to begin anew"
+            )
+        return note
+
+    def _rows(self, session: SparkSession, plan: Plan) -> DataFrame:
+        """What the pipeline makes of nothing: it has the columns that it always has."""
+        sources = plan.sources[self.pipeline.name]
+        nothing = Span(starts={}, ends={})
+        frames = read_frames(session, sources, dict.fromkeys(sources, nothing), self.config)
+        try:
+            return table_rows(
+                self.pipeline.build(frames),
+                self.pipeline.writes,  # type: ignore[arg-type] # only tables are staged
+                pipeline=self.pipeline.name,
+            )
+        except AnalysisException as error:
+            raise PipelineError(f"pipeline {self.pipeline.name} can't run: {first_line(error)}") from error
+
+    def _begin_replay(self, plan: Plan, note: ReplayNote) -> ReplayNote:
+        if note.stage in {"begun", "shut out"}:
+            self._put_aside(note)
+            note = self._keep(replace(note, stage="replaying"))
+        query = self.pipeline.name
+        keep_origin(self.config, query, identify(self.config, plan.source_names).of(plan.topics_of(query)))
+        return note
+
+    def _keep(self, note: ReplayNote) -> ReplayNote:
+        write_note(self.config, self.pipeline.name, note)
+        return note
+
+    def _noted(self) -> ReplayNote | None:
+        """What was begun; raise if it was by other code."""
+        name = self.pipeline.name
+        note = read_note(self.config, name)
+        if note is not None and note.code != fingerprint(self.pipeline.function):
+            raise ConfigError(
+                f"a replay of {name} was begun by other code and is not finished: restore the code, or "
+                f"delete {checkpoint_path(self.config, name)} and {note_path(self.config, name)} to "
+                "begin anew"
+            )
+        return note
+
+    def _refuse(self, *, swap: bool) -> None:
+        name = self.pipeline.name
+        if not swap:
+            if has_batch(checkpoint_path(self.config, name)):
                 raise PipelineError(
-                    f"the results of pipeline {self.pipeline.name} can't be swapped: {other.name} writes "
-                    f"{', '.join(sorted(shared))}, too, and its results would be deleted; replay into "
-                    "another topic with --into"
+                    f"pipeline {name} has a checkpoint: add --swap to replace it and its results, or give "
+                    "the pipeline another name and another topic or table"
+                )
+            return
+        for other in self.others:
+            shared = sorted(what for _, what in targets(self.pipeline) & targets(other))
+            if other.name != name and shared:
+                raise PipelineError(
+                    f"the results of pipeline {name} can't be swapped: {other.name} writes "
+                    f"{', '.join(shared)}, too, and its results would be deleted; replay into something new "
+                    "with --into"
+                )
+
+    def _refuse_by_topics(self, plan: Plan, *, swap: bool) -> None:
+        """Refuse a start that is not in the log, and topics whose records can't be deleted."""
+        find_span(self.config, sorted(plan.source_names), begin=self.begin, finish=OPEN)
+        cluster = Cluster(self.config)
+        for topic in self.pipeline.outputs if swap else ():
+            policy = cleanup_policy(cluster, topic.name)
+            if "delete" not in policy.split(","):
+                raise PipelineError(
+                    f"the results in {topic.name} can't be swapped: its cleanup.policy is {policy}, so that "
+                    "the old ones can't be deleted; set it to compact,delete, or replay into a new topic "
+                    "with --into"
                 )
 
     def _start(self, topic: Topic) -> Start:
@@ -134,31 +254,20 @@ class GoLive:
         }
         return named or "earliest"
 
-    def _noted(self, *, swap: bool) -> ReplayNote:
-        name, code = self.pipeline.name, fingerprint(self.pipeline.function)
-        note = read_note(self.config, name)
-        if note is not None:
-            if note.code != code:
-                raise ConfigError(
-                    f"a replay of {name} was begun by other code and is not finished: restore the code, or "
-                    f"delete {checkpoint_path(self.config, name)} and {note_path(self.config, name)} to "
-                    "begin anew"
-                )
-            return note
-        if has_batch(checkpoint_path(self.config, name)) and not swap:
-            raise PipelineError(
-                f"pipeline {name} has a checkpoint: add --swap to replace it and its results, or give the "
-                "pipeline another name and another topic"
-            )
-        note = ReplayNote(
-            id=secrets.token_hex(16), code=code, stage="begun", delete_before=self._ends() if swap else None
-        )
-        write_note(self.config, name, note)
-        return note
-
-    def _ends(self) -> Offsets:
+    def _shut_out(self, topic: Topic, note: ReplayNote) -> Offsets:
+        """Let nobody write old results any more; return where they end, committed or not."""
         cluster = Cluster(self.config)
-        return end_offsets(cluster, existing_places(cluster, [topic.name for topic in self.pipeline.outputs]))
+        places = existing_places(cluster, [output.name for output in self.pipeline.outputs])
+        context = WriteContext(
+            pipeline=self.pipeline.name,
+            query_id=f"swap-{note.id}",
+            bootstrap=self.config.bootstrap,
+            client_options=portable_options(self.config.client_options),
+            guarantee="exactly-once",
+            transaction_s_max=self.config.transaction_s_max,
+        )
+        shut_out(topic.name, context, sum(name == topic.name for name, _ in places))
+        return written_ends(cluster, places)
 
     def _put_aside(self, note: ReplayNote) -> None:
         checkpoint = checkpoint_path(self.config, self.pipeline.name)
@@ -180,7 +289,7 @@ def go_live(
 ) -> WentLive:
     """Run the pipeline from the past to the present; `headrace run` goes on from there.
 
-    `others` are pipelines that may write the same topics.
+    `others` are pipelines that may write the same topics or table.
     """
     config = replace(config, guarantee="exactly-once")
     made = GoLive(pipeline=pipeline, config=config, begin=begin, others=others, on_step=on_step)
@@ -188,6 +297,8 @@ def go_live(
     with ExitStack() as held:
         lock_checkpoint(config, pipeline.name, held)
         note = made.prepare(plan, swap=swap)
+        if note.stage == "replayed":
+            return made.finish(note)
         work_dir = held.enter_context(workspace(config.data_dir))
         on_step("starting Spark")
         session = start_session(config, slots=os.cpu_count() or 1, work_dir=work_dir)

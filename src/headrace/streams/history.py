@@ -3,20 +3,20 @@
 DATA/plans/<query>.json    {"plan": {...}, "runs": [{"code": "...", "since_batch": 0, ...}, ...]}
 
 It is written when a pipeline starts, before Spark does, and counts for as long as the checkpoint has a
-batch. `runs` gets a new entry only when something in it has changed, and keeps the last RUNS_MAX.
+batch. `runs` gets a new entry only when something in it has changed, and keeps the last RUNS_MAX. A start
+that came to no batch left nothing behind and is forgotten. Real-time mode writes down that a batch was begun
+when it ends, so there it can't be told, and the start is remembered.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from headrace.config import StreamsConfig
-from headrace.errors import ConfigError
+from headrace.streams.kept import read_kept, write_kept
 from headrace.streams.plans import Description
 
 RUNS_MAX: Final = 100
@@ -45,12 +45,16 @@ class History:
     plan: Description
     runs: tuple[Run, ...]
 
-    def with_run(self, plan: Description, run: Run) -> History:
-        """The history when the pipeline is about to run so."""
+    def with_run(self, plan: Description, run: Run, *, is_begun: bool) -> History:
+        """The history when the pipeline is about to run so.
+
+        `is_begun` says whether the batch that comes next was begun before, and may be written in part.
+        """
         if self.runs and run.is_as(self.runs[-1]):
             return History(plan=plan, runs=self.runs)
-        # A start that came to no batch left nothing behind.
-        earlier = tuple(each for each in self.runs if each.since_batch < run.since_batch)
+        earlier = tuple(
+            each for each in self.runs if is_begun or each.realtime or each.since_batch < run.since_batch
+        )
         return History(plan=plan, runs=(*earlier, run)[-RUNS_MAX:])
 
 
@@ -61,16 +65,12 @@ def history_path(config: StreamsConfig, query: str) -> Path:
 
 def read_history(config: StreamsConfig, query: str) -> History | None:
     """The query's history; None if nothing was kept."""
-    path = history_path(config, query)
-    try:
-        return from_json(json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(
-            f"{path} does not say how its pipeline was run ({type(error).__name__}: {error}): remove it if "
-            "the pipeline has not changed since"
-        ) from error
+    return read_kept(
+        history_path(config, query),
+        from_json,
+        problem="does not say how its pipeline was run",
+        advice="remove it if the pipeline has not changed since",
+    )
 
 
 def from_json(content: Mapping[str, Any]) -> History:
@@ -94,11 +94,4 @@ def to_json(history: History) -> dict[str, Any]:
 
 def write_history(config: StreamsConfig, query: str, history: History) -> None:
     """Keep it, whole or not at all."""
-    path = history_path(config, query)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    new = path.with_name(f"{path.name}~")
-    with new.open("w") as file:
-        json.dump(to_json(history), file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_kept(history_path(config, query), to_json(history))

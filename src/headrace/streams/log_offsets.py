@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaException
+from confluent_kafka.admin import ConfigResource, OffsetSpec
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, FaultError
@@ -51,6 +51,11 @@ def end_offsets(cluster: Cluster, places: Collection[Place]) -> Offsets:
     return _ask(cluster, places, OffsetSpec.latest())
 
 
+def written_ends(cluster: Cluster, places: Collection[Place]) -> Offsets:
+    """Behind the last record of each, whether it is committed or not."""
+    return cluster.offsets(dict.fromkeys(places, OffsetSpec.latest()))
+
+
 def results_deleted(config: StreamsConfig, span: Span) -> str | None:
     """How records may have been deleted from topics that span so much; None if none can have been."""
     for (topic, partition), offset in sorted(span.starts.items()):
@@ -59,12 +64,13 @@ def results_deleted(config: StreamsConfig, span: Span) -> str | None:
                 f"perhaps it was deleted: partition {partition} of {topic} begins at offset {offset} by now"
             )
     for topic in sorted({topic for topic, _ in span.starts}):
-        if "compact" in _cleanup_policy(Cluster(config), topic):
+        if "compact" in cleanup_policy(Cluster(config), topic):
             return f"perhaps it was compacted: of {topic} only the last record of each key is kept"
     return None
 
 
-def _cleanup_policy(cluster: Cluster, topic: str) -> str:
+def cleanup_policy(cluster: Cluster, topic: str) -> str:
+    """How the topic gets rid of records: `delete`, `compact` or both, with a comma."""
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     (asked,) = cluster.client.describe_configs([resource], request_timeout=ANSWER_S_MAX).values()
     try:
@@ -84,21 +90,4 @@ def _since(cluster: Cluster, places: Collection[Place], bound: Bound) -> Offsets
 
 
 def _ask(cluster: Cluster, places: Collection[Place], spec: OffsetSpec) -> Offsets:
-    if not places:
-        return {}
-    client: AdminClient = cluster.client
-    asked = client.list_offsets(
-        {TopicPartition(*place): spec for place in places},
-        isolation_level=IsolationLevel.READ_COMMITTED,
-        request_timeout=ANSWER_S_MAX,
-    )
-    found = {}
-    for place, future in asked.items():
-        try:
-            found[place.topic, place.partition] = int(future.result().offset)
-        except KafkaException as error:
-            raise FaultError(
-                f"the offsets of topic {place.topic} can't be had from {cluster.bootstrap}: "
-                f"{error.args[0].str()}"
-            ) from error
-    return found
+    return cluster.offsets(dict.fromkeys(places, spec), IsolationLevel.READ_COMMITTED)

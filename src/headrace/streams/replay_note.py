@@ -8,19 +8,20 @@ batches by: those that were written are not written again.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from headrace.config import StreamsConfig
-from headrace.errors import ConfigError
+from headrace.streams.kept import read_kept, write_kept
 from headrace.streams.progress_log import Offsets, format_offsets, parse_offsets
 from headrace.streams.spans import Span
 
-Stage = Literal["begun", "replaying"]
+Stage = Literal["begun", "shut out", "replaying", "replayed"]
+"""`begun`: nothing has happened yet. `shut out`: an earlier run can write no more; its checkpoint is still
+there. `replaying`: it is not. `replayed`: all is computed, and the old results may be there."""
+_STAGES: Final = get_args(Stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,10 @@ class ReplayNote:
     """Into how many pieces the span is cut; 0 as long as that is not decided."""
     pieces_done: int = 0
     """How many of them are written; perhaps one more is."""
+    row_count: int = 0
+    """How many rows these had."""
+    swap: bool = False
+    """Whether the results take the place of others."""
     delete_before: Offsets | None = None
     """Where the new results begin: older ones are deleted at the end."""
 
@@ -48,28 +53,17 @@ def note_path(config: StreamsConfig, query: str) -> Path:
 
 def read_note(config: StreamsConfig, query: str) -> ReplayNote | None:
     """The note of an unfinished replay; None if there is none."""
-    path = note_path(config, query)
-    try:
-        return from_json(json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ConfigError(
-            f"{path} does not tell of a replay ({type(error).__name__}: {error}): remove it, and delete what "
-            "the replay has written so far, to begin anew"
-        ) from error
+    return read_kept(
+        note_path(config, query),
+        from_json,
+        problem="does not tell of a replay",
+        advice="remove it, and delete what the replay has written so far, to begin anew",
+    )
 
 
 def write_note(config: StreamsConfig, query: str, note: ReplayNote) -> None:
     """Keep it, whole or not at all."""
-    path = note_path(config, query)
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    new = path.with_name(f"{path.name}~")
-    with new.open("w") as file:
-        json.dump(to_json(note), file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_kept(note_path(config, query), to_json(note))
 
 
 def remove_note(config: StreamsConfig, query: str) -> None:
@@ -87,6 +81,8 @@ def to_json(note: ReplayNote) -> dict[str, Any]:
         "span": None if span is None else [format_offsets(span.starts), format_offsets(span.ends)],
         "piece_count": note.piece_count,
         "pieces_done": note.pieces_done,
+        "row_count": note.row_count,
+        "swap": note.swap,
         "delete_before": None if note.delete_before is None else format_offsets(note.delete_before),
     }
 
@@ -94,7 +90,7 @@ def to_json(note: ReplayNote) -> dict[str, Any]:
 def from_json(kept: Mapping[str, Any]) -> ReplayNote:
     """What `to_json` gave."""
     span, delete_before, stage = kept["span"], kept["delete_before"], kept["stage"]
-    if stage not in {"begun", "replaying"}:
+    if stage not in _STAGES:
         raise ValueError(f"its stage is {stage!r}")
     return ReplayNote(
         id=str(kept["id"]),
@@ -103,5 +99,7 @@ def from_json(kept: Mapping[str, Any]) -> ReplayNote:
         span=None if span is None else Span(starts=parse_offsets(span[0]), ends=parse_offsets(span[1])),
         piece_count=int(kept["piece_count"]),
         pieces_done=int(kept["pieces_done"]),
+        row_count=int(kept["row_count"]),
+        swap=bool(kept["swap"]),
         delete_before=None if delete_before is None else parse_offsets(delete_before),
     )

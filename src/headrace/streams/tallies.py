@@ -6,7 +6,7 @@ and columns that can't be computed twice are left out. One that is no object is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.streams.comparison import DIGITS, Tally
+from headrace.streams.comparison import DIGITS, Kind, Tally
 from headrace.streams.plans.results import Results
 
 LISTED_MAX: Final = 1000
@@ -22,6 +22,8 @@ LISTED_MAX: Final = 1000
 
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
 _IDENTITY: Final = ("topic", "key", "identity", "headers")
+_KINDS: Final[tuple[Kind, ...]] = ("missing", "changed", "unexpected", "duplicate")
+"""In the order in which they are listed: duplicates are what a guarantee may allow in any number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +33,9 @@ class Tallies:
     computed_count: int
     written_count: int
     different: tuple[Tally, ...]
-    """No more than LISTED_MAX."""
-    left_off: int
+    """No more than LISTED_MAX, those that may be errors first."""
+    left_off: Mapping[Kind, int]
+    """How many records more are different."""
 
 
 def compare(computed: DataFrame, written: DataFrame, results: Results) -> Tallies:
@@ -135,15 +138,34 @@ def _collect(tallies: DataFrame, results: Results) -> Tallies:
         differs |= ~F.col("computed").eqNullSafe(F.col("written"))
     elif results.way == "contained":
         differs = F.col("computed_count") > F.col("written_count")
-    different = tallies.where(differs)
-    listed = different.orderBy("topic", "key", "identity").limit(LISTED_MAX).collect()
-    left_off = different.count() - len(listed) if len(listed) == LISTED_MAX else 0
+    different = tallies.where(differs).withColumn("kind", _kind())
+    listed = different.orderBy("kind", "topic", "key", "identity").limit(LISTED_MAX).collect()
     return Tallies(
         computed_count=totals[0] or 0,
         written_count=totals[1] or 0,
         different=tuple(_tally(row) for row in listed),
-        left_off=left_off,
+        left_off=_left_off(different, listed) if len(listed) == LISTED_MAX else {},
     )
+
+
+def _kind() -> Column:
+    """The number of the kind among _KINDS. `Tally.kind` says the same."""
+    computed, written = F.col("computed_count"), F.col("written_count")
+    return (
+        F.when(written == 0, 0)
+        .when(computed == 0, 2)
+        .when(~F.col("computed").eqNullSafe(F.col("written")), 1)
+        .otherwise(F.when(written > computed, 3).otherwise(0))
+    )
+
+
+def _left_off(different: DataFrame, listed: Sequence[Any]) -> dict[Kind, int]:
+    count = F.greatest(F.abs(F.col("computed_count") - F.col("written_count")), F.lit(1))
+    rows = different.groupBy("kind").agg(F.sum(count).alias("count")).collect()
+    counts = {_KINDS[row["kind"]]: int(row["count"]) for row in rows}
+    for row in listed:
+        counts[_KINDS[row["kind"]]] -= _tally(row).count
+    return {kind: count for kind, count in counts.items() if count > 0}
 
 
 def _tally(row: Any) -> Tally:

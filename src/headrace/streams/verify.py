@@ -1,7 +1,8 @@
 """Compute a pipeline's results again from the log, and compare them with what it wrote.
 
 The part of the log is the one that the checkpoint says was processed: from where each source began, up to
-the end of the last batch that is done. What was written is all of its topics, as committed readers see them.
+the end of the last batch that is done. What was written is all of its topics, as committed readers see them,
+or all of its table.
 
 Where something is different, the computation is done once more without what could be to blame: without the
 rows that came late, without the records that were dead letters then, or with what a batch that is not done
@@ -11,9 +12,9 @@ may have read. If that gives what was written, the cause is known.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -29,23 +30,31 @@ from headrace.streams.admin import Cluster
 from headrace.streams.batch_source import read_frames, read_records
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.circumstances import circumstances_of, remarks_of
-from headrace.streams.comparison import Comparison, Explanation, Kind, explain, judge
+from headrace.streams.comparison import (
+    Circumstances,
+    Comparison,
+    Explanation,
+    Kind,
+    explain,
+    judge,
+    judge_left_off,
+)
 from headrace.streams.describe import columns_of, plan_of
 from headrace.streams.failure import first_line
 from headrace.streams.history import read_history
-from headrace.streams.log_offsets import end_offsets, existing_places, first_offsets, results_deleted
+from headrace.streams.log_offsets import end_offsets, first_offsets
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
 from headrace.streams.plans.results import Results, results_of
 from headrace.streams.processed import Processed, find_processed, source_ends
 from headrace.streams.progress_log import Batch, has_batch
-from headrace.streams.results_topic import results_topic
 from headrace.streams.session import start_session, stop_session
-from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.records import DELETE_COLUMN
 from headrace.streams.spans import Span
 from headrace.streams.tallies import Tallies, compare, counts_of
 from headrace.streams.topic import METADATA_COLUMN, Topic
 from headrace.streams.workspace import workspace
+from headrace.streams.written import Written, read_written
 
 MISSING: Final[frozenset[Kind]] = frozenset({"missing", "changed"})
 ADDED: Final[frozenset[Kind]] = frozenset({"unexpected", "duplicate", "changed"})
@@ -63,7 +72,6 @@ def verify(
 ) -> Comparison:
     """Compute again and compare. `others` are pipelines that may write the same topics. Changes nothing."""
     plan = make_plan([pipeline])
-    results_topic(pipeline, "verified")
     if not has_batch(checkpoint_path(config, pipeline.name)):
         raise PipelineError(
             f"pipeline {pipeline.name} has no checkpoint in {config.checkpoints_dir}, so that nobody knows "
@@ -103,61 +111,75 @@ class _Verification:
     config: StreamsConfig
     on_step: OnStep
 
-    @property
-    def topic(self) -> Topic:
-        """Where the results are."""
-        return results_topic(self.pipeline, "verified")
-
     def run(self, others: Sequence[Pipeline[Any]]) -> Comparison:
-        # In this order: all that the checkpoint tells of has been written by the time the results' end is
-        # asked for, and all that is written by then was made of records that are there by the time the
-        # sources' end is.
+        with ExitStack() as held:
+            return self._run(others, held)
+
+    def _run(self, others: Sequence[Pipeline[Any]], held: ExitStack) -> Comparison:
+        # In this order: all that the checkpoint tells of has been written by the time the results are looked
+        # at, and all that is written by then was made of records that are there by the time the sources' end
+        # is asked for.
         processed = find_processed(self.config, self.pipeline.name, self.sources)
-        results_span = self._results_span()
+        rows, results = self._rows(processed.spans)
+        written = read_written(self.session, self.pipeline, self.config, rows.schema, held)
         opened = {} if processed.is_settled else processed.opened(source_ends(self.config, self.sources))
+        self._refuse_uncertain(results, written)
         self.on_step(f"computing again from {processed.offset_count:,} offsets of the log")
-        computed, results = self._compute(processed.spans)
-        written = read_records(self.session, results_span, self.config)
-        tallies = compare(computed, written, results)
+        computed, results = self._as_records(written, rows, results)
+        tallies = compare(computed, written.records, results)
         history = read_history(self.config, self.pipeline.name)
-        explanations = self._explanations(processed, opened, tallies, results) if tallies.different else []
         circumstances = replace(
             circumstances_of(self.pipeline, history, results, others),
-            results_deleted=results_deleted(self.config, results_span),
+            results_deleted=written.deleted(),
             in_progress=results.way != "rows" and _is_longer(opened, processed.spans),
+            deletes_results=results.way == "latest" and DELETE_COLUMN in rows.columns,
         )
+        search = _Search(self, written=written, processed=processed, opened=opened, known=circumstances)
+        explanations = search.explanations(tallies, results) if tallies.different else []
         return Comparison(
             way=results.way,
             computed_count=tallies.computed_count,
             written_count=tallies.written_count,
             differences=tuple(judge(tallies.different, explanations, circumstances)),
-            left_off=tallies.left_off,
-            remarks=tuple(remarks_of(history, results, processed)),
+            left_off=judge_left_off(tallies.left_off, circumstances),
+            remarks=(*remarks_of(history, results, processed), *written.remarks(rows, results)),
         )
 
-    def _compute(
+    def compute(
+        self, written: Written, spans: Mapping[str, Span], alter: Alter = lambda _topic, rows: rows
+    ) -> DataFrame:
+        """The records that the pipeline makes of these parts of the log."""
+        records, _ = self._as_records(written, *self._rows(spans, alter))
+        return records
+
+    def _rows(
         self, spans: Mapping[str, Span], alter: Alter = lambda _topic, rows: rows
     ) -> tuple[DataFrame, Results]:
-        """The records that the pipeline makes of these parts of the log."""
-        pipeline = self.pipeline
         frames = {
             parameter: alter(self.sources[parameter], frame)
             for parameter, frame in read_frames(self.session, self.sources, spans, self.config).items()
         }
-        try:
-            rows = pipeline.build(frames)
+        with self._explained():
+            rows = self.pipeline.build(frames)
             results = results_of(plan_of(rows), columns_of(frames))
-            records = to_records(rows, self.topic, pipeline=pipeline.name, side_outputs=pipeline.side_outputs)
+        return rows, replace(results, approximate=_floats(rows) if results.way != "rows" else ())
+
+    def _as_records(self, written: Written, rows: DataFrame, results: Results) -> tuple[DataFrame, Results]:
+        with self._explained():
+            return written.computed(rows, results)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
         except AnalysisException as error:
             raise PipelineError(
-                f"pipeline {pipeline.name} can't be computed in batch: {first_line(error)}"
+                f"pipeline {self.pipeline.name} can't be computed in batch: {first_line(error)}"
             ) from error
-        self._refuse_uncertain(results)
-        return records, replace(results, approximate=_floats(rows) if results.way != "rows" else ())
 
-    def _refuse_uncertain(self, results: Results) -> None:
-        keys = {topic.key for topic in self.pipeline.outputs} | set(results.identity)
-        by_key = {cause for name in keys if name is not None for cause in results.uncertain.get(name, ())}
+    def _refuse_uncertain(self, results: Results, written: Written) -> None:
+        keys = {*written.keys, *results.identity}
+        by_key = {cause for name in keys for cause in results.uncertain.get(name, ())}
         causes = sorted(results.uncertain_rows | by_key)
         if causes:
             raise PipelineError(
@@ -165,30 +187,37 @@ class _Verification:
                 f"decided by {' and '.join(causes)} and can't be computed a second time"
             )
 
-    def _results_span(self) -> Span:
-        cluster = Cluster(self.config)
-        places = existing_places(cluster, [topic.name for topic in self.pipeline.outputs])
-        return Span(starts=first_offsets(cluster, places), ends=end_offsets(cluster, places))
 
-    def _explanations(
-        self, processed: Processed, opened: Mapping[str, Span], tallies: Tallies, results: Results
-    ) -> list[Explanation]:
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Looks for what accounts for differences, by computing from other input."""
+
+    verification: _Verification
+    _: KW_ONLY
+    written: Written
+    processed: Processed
+    opened: Mapping[str, Span]
+    known: Circumstances
+
+    def explanations(self, tallies: Tallies, results: Results) -> list[Explanation]:
+        """What could be found out."""
         found = []
         kinds = {each.kind for each in tallies.different}
-        spans = processed.spans
-        if kinds & ADDED and _is_longer(opened, processed.spans):
-            self.on_step("looking for results of a batch that is not finished")
+        spans, on_step = self.processed.spans, self.verification.on_step
+        added = ADDED | MISSING if self.known.deletes_results else ADDED
+        if kinds & added and _is_longer(self.opened, spans):
+            on_step("looking for results of a batch that is not finished")
             cause = "of records that came after the last finished batch"
-            found.append(self._explain(tallies, results, opened, kinds=ADDED, cause=cause))
-        late = _late_rows(processed, self.sources)
+            found.append(self._explain(tallies, results, self.opened, kinds=added, cause=cause))
+        late = _late_rows(self.processed, self.verification.sources) if self.known.drops_late_rows else {}
         if kinds & MISSING and late:
-            self.on_step("looking for rows that came late")
+            on_step("looking for rows that came late")
             cause = "rows of it came behind the watermark, and were left out"
             alter = _without(late)
             found.append(self._explain(tallies, results, spans, kinds=MISSING, cause=cause, alter=alter))
-        dead = self._dead_letters(processed) if kinds & MISSING else None
+        dead = self._dead_letters() if kinds & MISSING else None
         if dead is not None:
-            self.on_step("looking for records that were dead letters")
+            on_step("looking for records that were dead letters")
             cause = "its record is among the dead letters: it could not be decoded when it was processed"
             alter = _leave_out(dead)
             found.append(self._explain(tallies, results, spans, kinds=MISSING, cause=cause, alter=alter))
@@ -204,7 +233,7 @@ class _Verification:
         cause: str,
         alter: Alter = lambda _topic, rows: rows,
     ) -> Explanation:
-        computed, _ = self._compute(spans, alter)
+        computed = self.verification.compute(self.written, spans, alter)
         return explain(
             tallies.different,
             counts_of(computed, tallies.different, results),
@@ -214,26 +243,29 @@ class _Verification:
             judgement="expected",
         )
 
-    def _dead_letters(self, processed: Processed) -> DataFrame | None:
-        """The places of the records in the spans that are dead letters; None if there are none."""
-        cluster = Cluster(self.config)
+    def _dead_letters(self) -> DataFrame | None:
+        """The places of the records that are dead letters; None if there are none."""
+        session, config = self.verification.session, self.verification.config
+        sources = self.verification.sources.values()
+        cluster = Cluster(config)
         counts = cluster.partition_counts()
-        topics = {
-            f"{name}.dead-letters" for topic in self.sources.values() for name in topic.names
-        } & counts.keys()
+        topics = {f"{name}.dead-letters" for topic in sources for name in topic.names} & counts.keys()
         places = [(topic, partition) for topic in topics for partition in range(counts[topic])]
         span = Span(starts=first_offsets(cluster, places), ends=end_offsets(cluster, places))
         if not span.offset_count:
             return None
-        letters = read_records(self.session, span, self.config)
-        headers = F.map_from_entries("headers")
-        told = {name: headers[f"headrace.{name}"].cast("string") for name in ("topic", "partition", "offset")}
-        found = letters.select(
-            told["topic"].alias("topic"),
-            told["partition"].cast("int").alias("partition"),
-            told["offset"].cast("bigint").alias("offset"),
+        letters = read_records(session, span, config)
+        return letters.select(
+            _told("topic").alias("topic"),
+            _told("partition").cast("int").alias("partition"),
+            _told("offset").cast("bigint").alias("offset"),
         ).distinct()
-        return found if processed.offset_count else None
+
+
+def _told(name: str) -> Column:
+    """What a dead letter says of its record. The record may have had a header of that name: ours is last."""
+    found = F.filter("headers", lambda header: header["key"] == f"headrace.{name}")
+    return F.try_element_at(found, F.lit(-1))["value"].cast("string")
 
 
 def _is_longer(spans: Mapping[str, Span], than: Mapping[str, Span]) -> bool:

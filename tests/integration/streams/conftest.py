@@ -72,10 +72,15 @@ class Kafka:
         self._producer = Producer({**self._settings, "linger.ms": 0, "message.max.bytes": 16 * MIB})
         self._admin = AdminClient({**self._settings})
 
-    def produce(self, topic: str, records: Iterable[tuple[str | None, bytes | str | None]]) -> None:
+    def produce(
+        self,
+        topic: str,
+        records: Iterable[tuple[str | None, bytes | str | None]],
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
         """Write records, by key and value, and wait until the broker has them."""
         for key, value in records:
-            self._producer.produce(topic, value, key)
+            self._producer.produce(topic, value, key, headers=list(headers))
         assert self._producer.flush(WITHIN_S) == 0
 
     def read(self, topic: str, until: Callable[[list[Record]], bool]) -> list[Record]:

@@ -7,18 +7,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
 from headrace.config import StreamsConfig
-from headrace.errors import ConfigError, PipelineError
+from headrace.errors import ConfigError, InvalidProducerEpoch, PipelineError
 from headrace.streams import replay as replay_module
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.go_live import GoLive
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.replay import Replay, Replayed
 from headrace.streams.replay_note import read_note
+from headrace.streams.sinks.connection import Connector, ShareWriter
+from headrace.streams.sinks.ledger import Batch, Entry, decide
 from headrace.streams.spans import OPEN, Bound
 from headrace.streams.verify import verify_in
 
@@ -83,8 +86,8 @@ def test_a_part_of_the_log_is_replayed_into_a_new_topic_exactly_once(
     second = Replay(pipeline=doubled, sources=sources, into="again", config=config)
     note = second.begin()
     assert note.pieces_done == 2
-    second.run(spark, note)
-    assert second.run(spark, replace(note, pieces_done=note.piece_count - 1)).row_count == 0
+    assert second.run(spark, note).row_count == 6
+    second.run(spark, replace(note, pieces_done=note.piece_count - 1))
     assert values(kafka.read_count("again", 6), "amount") == [(number, 2.0) for number in "abcdef"]
 
 
@@ -129,10 +132,47 @@ def test_a_swap_that_was_interrupted_goes_on_where_it_stopped(
     first.run(spark, first.plan(), first.prepare(first.plan(), swap=False))
     kafka.read_count("doubled", 1)
 
+    # What can't come to a good end is refused before anything has happened.
+    admin = AdminClient({"bootstrap.servers": config.bootstrap, "log_level": "0"})
+    new = NewTopic("compacted", 1, config={"cleanup.policy": "compact"})
+    admin.create_topics([new])["compacted"].result()
+    compacted = GoLive(pipeline=replace(doubled, writes=hr.topic("compacted", key="id")), config=config)
+    with pytest.raises(PipelineError, match=r"can't be swapped: its cleanup\.policy is compact"):
+        compacted.prepare(compacted.plan(), swap=True)
+    for bound in (
+        Bound(offsets={(None, 0): 99}),
+        Bound(offsets={(None, 7): 0}),
+        Bound(offsets={("x", 0): 0}),
+    ):
+        astray = GoLive(pipeline=doubled, config=config, begin=bound)
+        with pytest.raises(ConfigError, match="is none of"):
+            astray.prepare(astray.plan(), swap=True)
+    assert read_note(config, "doubled") is None
+    assert (checkpoint_path(config, "doubled") / "offsets").exists()
+
+    # A run elsewhere is at work. Once the end of the old results is noted down, it can write no more.
+    connector = Connector(
+        pipeline="doubled",
+        topic="doubled",
+        client_options={"bootstrap.servers": config.bootstrap},
+        transaction_s_max=60,
+    )
+    old_run = ShareWriter(connector, 0)
+    old_run.begin()
+    old_run.send([("doubled", b"z", b"{}", None)])
+
     # Killed after the old checkpoint was put aside, and called again.
     swapping = GoLive(pipeline=doubled, config=config)
     plan = swapping.plan()
     begun = swapping.prepare(plan, swap=True)
+    with pytest.raises(InvalidProducerEpoch):
+        old_run.commit(Entry(next_batch_id=9, query_id="old", task_count=2, digest="-"))
+    old_run.close()
+    late_run = ShareWriter(connector, 0)
+    old_batch = Batch(pipeline="doubled", query_id="old", batch_id=9, digest="-", is_first=False)
+    with pytest.raises(PipelineError, match="another run of pipeline doubled"):
+        decide(late_run.entry(), old_batch, 2)
+    late_run.close()
     assert not (checkpoint_path(config, "doubled") / "offsets").exists()
     assert swapping.prepare(plan, swap=True) == begun
     swapping.run(spark, plan, begun)

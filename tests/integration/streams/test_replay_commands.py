@@ -44,7 +44,7 @@ def test_a_replay_is_verified_and_a_change_that_does_not_fit_is_refused(
     kafka.produce("orders", [("a", '{"id": "a", "amount": 1}'), ("a", '{"id": "a", "amount": 2}')])
 
     code, replayed, _ = headrace("replay", "--then-live")
-    assert (code, replayed) == (0, {"pipeline": "totals", "batch_count": 1, "deleted": []})
+    assert (code, replayed) == (0, {"pipeline": "totals", "batch_count": 1, "swapped": False, "deleted": []})
     (total,) = kafka.read_count("totals", 1)
     assert json.loads(total.value) == {"id": "a", "total": 3.0}
 
@@ -58,4 +58,4 @@ def test_a_replay_is_verified_and_a_change_that_does_not_fit_is_refused(
 
     code, _, told = headrace("replay", "--swap", "--into", "elsewhere")
     assert code == 2
-    assert "Use one of --into TOPIC, --then-live and --swap" in told
+    assert "Use one of --into NAME, --then-live and --swap" in told

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 import headrace.streams as hr
 from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
+from headrace.streams import tallies
 from headrace.streams.comparison import Comparison
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.verify import verify_in
@@ -44,6 +45,13 @@ def minutes(orders: DataFrame) -> DataFrame:
     return totals.select("id", F.col("window.start").alias("minute"), "total")
 
 
+@hr.pipeline(writes=hr.topic("open", key="id", partitions=2))
+def open_totals(orders: DataFrame) -> DataFrame:
+    return orders.groupBy("id").agg(
+        F.sum("amount").alias("total"), F.expr("sum(amount) > 10").alias("_delete")
+    )
+
+
 def order(number: str, amount: float, at: str = "00:00:30") -> tuple[str, str]:
     return number, json.dumps({"id": number, "amount": amount, "at": f"2026-01-01T{at}Z"})
 
@@ -67,7 +75,8 @@ def told(comparison: Comparison) -> set[tuple[str, str | None, str, str | None]]
 def test_results_are_verified_and_each_difference_is_told_with_its_cause(
     kafka: Any, start: Any, committed: Any, verified: Verify
 ) -> None:
-    kafka.produce("orders", [order("a", 1), order("a", 1), order("b", 2), ("x", "not json")])
+    kafka.produce("orders", [order("a", 1), order("a", 1), order("b", 2)])
+    kafka.produce("orders", [("x", "not json")], headers=[("seen", "1"), ("seen", "2")])
     queries = start(doubled, realtime=False)
     kafka.read_count("doubled", 3)
     kafka.read_count("orders.dead-letters", 1)
@@ -119,13 +128,15 @@ def test_the_last_result_of_each_key_is_verified_and_late_rows_are_known(
     kafka.produce("orders", [order("a", 1), order("a", 2), order("b", 4, "02:00:00")])
     # In another order, their sum ends with other digits.
     kafka.produce("orders", [order("c", amount, "02:00:00") for amount in (0.1, 0.2, 0.3)])
-    queries = start(minutes, realtime=False)
+    queries = start(minutes, open_totals, realtime=False)
     kafka.read("minutes", lambda found: {json.loads(each.value)["total"] for each in found} >= {3.0, 4.0})
     # The watermark of a batch counts for the one after the next, which may have no records.
     await_batches(committed, "minutes", 2)
     kafka.produce("orders", [order("b", 8, "02:00:01"), order("a", 16), order("c", 0.6, "02:00:02")])
     kafka.read("minutes", lambda found: 12.0 in {json.loads(each.value)["total"] for each in found})
     committed("minutes")
+    kafka.read("open", lambda found: {each.key for each in found if each.value is None} == {b"a", b"b"})
+    committed("open_totals")
     queries.stop()
 
     found = verified(minutes)
@@ -139,13 +150,18 @@ def test_the_last_result_of_each_key_is_verified_and_late_rows_are_known(
     assert json.loads(str(difference.computed))["total"] == 19
     assert json.loads(str(difference.written))["total"] == 3
 
+    # A tombstone is the last result of its key. An aggregate without windows leaves nothing out.
+    assert (told(verified(open_totals)), verified(open_totals).way) == (set(), "latest")
+
 
 def test_what_the_guarantee_allows_is_counted_and_is_no_error(
-    kafka: Any, start: Any, committed: Any, verified: Verify
+    kafka: Any, start: Any, committed: Any, verified: Verify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.produce("orders", [order("a", 1)])
     queries = start(doubled, realtime=True)
     (written,) = kafka.read_count("doubled", 1)
+    kafka.produce("orders", [order("b", 1)])
+    kafka.read_count("doubled", 2)
     committed("doubled")
     queries.stop()
     kafka.produce("doubled", [("a", written.value)])
@@ -156,6 +172,13 @@ def test_what_the_guarantee_allows_is_counted_and_is_no_error(
         ("duplicate", "a", "expected", "written again after a stop: the pipeline ran at-least-once")
     }
     assert found.verdict == "equal"
+
+    # Those that are too many to be listed are no error either.
+    monkeypatch.setattr(tallies, "LISTED_MAX", 1)
+    (other,) = [each for each in kafka.read_count("doubled", 3) if each.key == b"b"]
+    kafka.produce("doubled", [("b", other.value)] * 2)
+    many = verified(doubled)
+    assert (many.verdict, many.left_off, len(many.differences)) == ("equal", {"expected": 2}, 1)
 
 
 def test_what_can_not_be_computed_twice_is_refused(

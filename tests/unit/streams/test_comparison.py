@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from headrace.streams.comparison import (
     explain,
     is_close,
     judge,
+    judge_left_off,
     tally,
 )
 
@@ -181,19 +183,37 @@ def test_by_key_a_cause_is_known_if_the_other_computation_gives_what_was_written
     assert sum(known.counts.values()) == explained
 
 
-def test_a_comparison_is_equal_only_if_nothing_is_wrong_left_off_or_undecided() -> None:
-    def verdict(left_off: int, *found: Difference) -> str:
+def test_a_comparison_is_equal_only_if_nothing_is_wrong_or_undecided() -> None:
+    def verdict(*found: Difference, left_off: Any = MappingProxyType({})) -> str:
         return Comparison(
             way="rows", computed_count=1, written_count=1, differences=found, left_off=left_off
         ).verdict
 
     allowed = only("a", "aa", Circumstances(may_repeat=True))
     open_one = only("ab", "a", Circumstances(results_deleted="gone"))
-    assert verdict(0) == "equal"
-    assert verdict(0, allowed) == "equal"
-    assert verdict(0, allowed, open_one) == "undecided"
-    assert verdict(0, open_one, only("ab", "a")) == "different"
-    assert verdict(1, allowed) == "different"
+    assert verdict() == "equal"
+    assert verdict(allowed) == "equal"
+    assert verdict(allowed, open_one) == "undecided"
+    assert verdict(open_one, only("ab", "a")) == "different"
+    assert verdict(allowed, left_off={"expected": 7}) == "equal"
+    assert verdict(allowed, left_off={"undecided": 1}) == "undecided"
+    assert verdict(only("ab", "a"), left_off={"expected": 7}) == "different"
+
+
+def test_differences_that_are_too_many_to_list_are_judged_by_what_the_guarantee_allows() -> None:
+    repeats = Circumstances(may_repeat=True)
+
+    assert judge_left_off({"duplicate": 5000}, repeats) == {"expected": 5000}
+    assert judge_left_off({"duplicate": 5000, "missing": 3}, repeats) == {"expected": 5000, "undecided": 3}
+    assert judge_left_off({"duplicate": 2}, NOTHING) == {"undecided": 2}
+    assert judge_left_off({}, NOTHING) == {}
+
+
+def test_a_result_that_a_batch_that_is_not_finished_may_have_deleted_is_undecided() -> None:
+    (kept,) = judge([by_key("1", None)], (), Circumstances(in_progress=True))
+    (deleted,) = judge([by_key("1", None)], (), Circumstances(in_progress=True, deletes_results=True))
+
+    assert (kept.judgement, deleted.judgement) == ("wrong", "undecided")
 
 
 @pytest.mark.parametrize("seed", range(300))

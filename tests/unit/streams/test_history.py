@@ -17,8 +17,10 @@ PLAN = Description(
 )
 
 
-def run(since_batch: int = 0, code: str = "a", guarantee: str = "exactly-once") -> Run:
-    return Run(since_batch=since_batch, code=code, realtime=False, guarantee=guarantee)
+def run(
+    since_batch: int = 0, code: str = "a", guarantee: str = "exactly-once", *, realtime: bool = False
+) -> Run:
+    return Run(since_batch=since_batch, code=code, realtime=realtime, guarantee=guarantee)
 
 
 @pytest.fixture
@@ -50,27 +52,44 @@ def test_a_damaged_history_is_told_with_the_way_out(config: StreamsConfig) -> No
 def test_a_run_like_the_last_adds_nothing() -> None:
     history = History(plan=PLAN, runs=(run(),))
 
-    assert history.with_run(PLAN, run(9)) == history
+    assert history.with_run(PLAN, run(9), is_begun=False) == history
 
 
 def test_other_code_and_another_guarantee_are_remembered_with_their_first_batch() -> None:
     history = History(plan=PLAN, runs=(run(),))
 
-    grown = history.with_run(PLAN, run(5, "b")).with_run(PLAN, run(8, "b", "at-least-once"))
+    grown = history.with_run(PLAN, run(5, "b"), is_begun=False)
+    grown = grown.with_run(PLAN, run(8, "b", "at-least-once"), is_begun=False)
 
     assert [each.since_batch for each in grown.runs] == [0, 5, 8]
 
 
 def test_a_start_that_came_to_no_batch_is_forgotten() -> None:
-    history = History(plan=PLAN, runs=(run(),)).with_run(PLAN, run(5, "b"))
+    history = History(plan=PLAN, runs=(run(), run(5, "b")))
 
-    assert [each.code for each in history.with_run(PLAN, run(5, "c")).runs] == ["a", "c"]
+    assert [each.code for each in history.with_run(PLAN, run(5, "c"), is_begun=False).runs] == ["a", "c"]
+
+
+def test_a_start_that_was_killed_in_its_first_batch_is_remembered() -> None:
+    history = History(plan=PLAN, runs=(run(0, "a", "at-least-once"),))
+
+    runs = history.with_run(PLAN, run(0, "a", "exactly-once"), is_begun=True).runs
+
+    assert [each.guarantee for each in runs] == ["at-least-once", "exactly-once"]
+
+
+def test_a_start_in_real_time_mode_is_remembered_because_its_batches_are_noted_down_when_they_end() -> None:
+    history = History(plan=PLAN, runs=(run(0, "a", "at-least-once", realtime=True),))
+
+    runs = history.with_run(PLAN, run(0, "a", "exactly-once"), is_begun=False).runs
+
+    assert [each.realtime for each in runs] == [True, False]
 
 
 def test_no_more_than_so_many_runs_are_remembered() -> None:
     history = History(plan=PLAN, runs=(run(),))
     for number in range(1, 2 * RUNS_MAX):
-        history = history.with_run(PLAN, run(number, str(number)))
+        history = history.with_run(PLAN, run(number, str(number)), is_begun=False)
 
     assert len(history.runs) == RUNS_MAX
     assert history.runs[-1].code == str(2 * RUNS_MAX - 1)

@@ -28,7 +28,8 @@ SPAN = Span(starts={("orders", 0): 3}, ends={("orders", 0): 9})
     [
         ReplayNote(id="a", code="c", stage="begun"),
         ReplayNote(id="a", code=None, stage="replaying", span=SPAN, piece_count=3, pieces_done=1),
-        ReplayNote(id="a", code="c", stage="replaying", delete_before={("out", 1): 7}),
+        ReplayNote(id="a", code="c", stage="replaying", delete_before={("out", 1): 7}, swap=True),
+        ReplayNote(id="a", code="c", stage="replayed", row_count=12),
     ],
 )
 def test_a_note_is_read_as_it_was_written_and_gone_when_removed(

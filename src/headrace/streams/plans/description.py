@@ -18,7 +18,7 @@ All of them are texts that stay the same from session to session. Long definitio
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ OPERATORS: Final = {
     "TransformWithStateInPySpark": "transformWithState",
 }
 """Operators that keep state, by Spark's name, as a user writes them."""
+_DIGEST: Final = "sha256:"
 _KEY_FIELDS: Final = ("groupingExpressions", "keys", "groupingAttributes", "condition")
 
 
@@ -73,6 +74,11 @@ class Description:
     shuffle_partition_count: int
     output_mode: str
     watermarks: Mapping[str, str]
+
+    @property
+    def drops_late_rows(self) -> bool:
+        """Whether an operator may leave rows out that come behind the watermark."""
+        return any(_drops_late_rows(operator, self.watermarks) for operator in self.operators)
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept."""
@@ -124,6 +130,18 @@ def describe(
         shuffle_partition_count=shuffle_partition_count,
         output_mode=output_mode,
         watermarks=dict(watermarks),
+    )
+
+
+def _drops_late_rows(operator: Operator, columns: Collection[str]) -> bool:
+    """Aggregates and the like do so only if their key is made of the event time."""
+    if operator.kind not in {"aggregate", "dropDuplicates", "limit"}:
+        return bool(columns)
+    return any(
+        # A digest does not tell what it is made of.
+        f"{column}:" in key.definition or key.definition.startswith(_DIGEST)
+        for key in operator.keys
+        for column in columns
     )
 
 
@@ -188,7 +206,7 @@ def _part(expression: Node, lineage: Lineage) -> Part:
 def _short(text: str) -> str:
     if len(text) <= DEFINITION_LENGTH_MAX:
         return text
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"{_DIGEST}{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def _object_name(value: object) -> str:

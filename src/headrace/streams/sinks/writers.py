@@ -17,6 +17,7 @@ from headrace.streams.topic import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 def batch_writer(target: Target, context: WriteContext, side_outputs: Sequence[Topic] = ()) -> BatchWriter:
@@ -59,6 +60,29 @@ def read_delta(session: SparkSession, path: Path | str) -> DataFrame:
     from headrace.streams.sinks.delta.read import read  # noqa: PLC0415 - what it needs is an extra
 
     return read(session, path)
+
+
+def has_rows(table: Table) -> bool:
+    """Whether the table is there and has a row."""
+    check_installed(table)
+    if isinstance(table, PostgresTable):
+        from headrace.streams.sinks.postgres.read import has_rows as has_rows_in  # noqa: PLC0415 - likewise
+
+        return has_rows_in(table)
+    from deltalake import DeltaTable as Found  # noqa: PLC0415 - likewise
+
+    return Found.is_deltatable(str(table.path)) and bool(Found(table.path).file_uris())
+
+
+def read_table(session: SparkSession, table: Table, schema: StructType) -> DataFrame:
+    """These columns of a table's rows, as they are when they are read."""
+    check_installed(table)
+    if isinstance(table, PostgresTable):
+        from headrace.streams.sinks.postgres.read import read  # noqa: PLC0415 - what it needs is an extra
+
+        return read(session, table, schema)
+    rows = read_delta(session, table.path)
+    return rows.select(*(rows[f"`{field.name}`"].cast(field.dataType) for field in schema.fields))
 
 
 def _check_delta() -> None:

@@ -20,6 +20,7 @@ from headrace.errors import ConfigError, HeadraceError, PipelineError, PipelineF
 from headrace.streams.sinks import BatchWriter
 from headrace.streams.sinks.postgres.connection import Connection, connect, explained
 from headrace.streams.sinks.postgres.ledger import lock_key
+from headrace.streams.sinks.writers import read_table
 from headrace.testing.failpoints import failpoint
 
 pytestmark = pytest.mark.spark
@@ -51,7 +52,8 @@ def test_appended_rows_come_out_as_they_went_in_by_their_types(
     nulls = (None,) * 15
     rows = [(number, text, *row) for number, text in enumerate(NASTY)] + [(len(NASTY), None, *nulls)]
     table = hr.postgres_table(database.dsn, database.table("all_types"))
-    assert writer(table).write(spark.createDataFrame(rows, schema), 0) == len(rows)
+    given = spark.createDataFrame(rows, schema)
+    assert writer(table).write(given, 0) == len(rows)
     found = database.execute("SELECT * FROM SCHEMA.all_types ORDER BY n")
     texts = [text for _n, text, *_rest in found]
     assert texts == [*NASTY, None]
@@ -60,6 +62,10 @@ def test_appended_rows_come_out_as_they_went_in_by_their_types(
     assert others == [*row[:5], *row[6:11]]
     assert (struct, mapping, odd, dotted) == ({"a": 1, "b": ["x", None]}, {"k": 1.5}, 7, 8)
     assert found[-1][2:] == nulls
+    read = read_table(spark, table, given.schema)
+    assert read.schema == given.schema
+    whole = F.to_json(F.struct(*(f"`{name}`" for name in given.columns)))
+    assert sorted(read.select(whole).collect()) == sorted(given.select(whole).collect())
 
 
 def test_the_last_row_of_a_key_stays_and_deletes_remove(

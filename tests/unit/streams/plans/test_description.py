@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from headrace.streams.plans import Description
+from headrace.streams.plans.description import Operator, Part
 from headrace.streams.plans.lineage import trace
 from headrace.streams.plans.tree import read_plan
 
@@ -172,3 +173,22 @@ def test_columns_beside_the_keys_of_dropped_duplicates_are_uncertain(maker: Any)
     uncertain = trace(read_plan(json.dumps(plan)), {}).uncertain
 
     assert list(uncertain) == [amount[0]["exprId"]["id"]]
+
+
+def test_only_operators_whose_key_is_made_of_the_event_time_leave_late_rows_out() -> None:
+    def drops(kind: str, *keys: str, watermark: bool = True) -> bool:
+        parts = tuple(Part(text=key, typed=key, definition=key) for key in keys)
+        return Description(
+            sources=("orders",),
+            operators=(Operator(kind=kind, keys=parts, state=()),),
+            shuffle_partition_count=2,
+            output_mode="update",
+            watermarks={"orders.at": "1 minute"} if watermark else {},
+        ).drops_late_rows
+
+    assert drops("aggregate", "orders.id: string", "date_trunc(minute, orders.at: timestamp)")
+    assert drops("aggregate", "sha256:0123")
+    assert not drops("aggregate", "orders.id: string")
+    assert not drops("aggregate", "orders.at: timestamp", watermark=False)
+    assert drops("dropDuplicatesWithinWatermark", "orders.id: string")
+    assert not drops("dropDuplicates", "orders.id: string")
