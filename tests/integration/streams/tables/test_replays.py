@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +25,13 @@ from headrace.streams.replay_note import read_note
 from headrace.streams.sinks import BatchWriter
 from headrace.streams.sinks.swaps import table_swap
 from headrace.streams.verify import verify_in
+from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
 orders = hr.topic("orders", schema="id string not null, amount double", partitions=2)
 
+WITHIN_S = 280.0
 Rows = list[tuple[Any, ...]]
 
 
@@ -101,7 +102,6 @@ def told(comparison: Comparison) -> set[tuple[str, str | None, str]]:
     }
 
 
-@pytest.mark.timeout(600)
 def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
     spark: SparkSession, kafka: Any, config: StreamsConfig, start: Any, committed: Any, store: Store
 ) -> None:
@@ -156,13 +156,13 @@ def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
     # What comes now is added to what was replayed: no gap, and nothing twice.
     kafka.produce("orders", [order("a", 4), order("d", 1), order("b", 0)])
     queries = start(right, realtime=False)
-    await_rows(lambda: store.rows("totals", "id", "total"), [("a", 7.0), ("d", 1.0)])
+    expected = [("a", 7.0), ("d", 1.0)]
+    eventually(lambda: store.rows("totals", "id", "total") == expected, "the new rows", within_s=WITHIN_S)
     committed("totals")
     queries.stop()
     assert verified(right).verdict == "equal"
 
 
-@pytest.mark.timeout(600)
 def test_appended_rows_are_replayed_into_a_new_table_and_verified(
     spark: SparkSession,
     kafka: Any,
@@ -212,10 +212,3 @@ def test_appended_rows_are_replayed_into_a_new_table_and_verified(
     assert [(each.kind, each.judgement, each.count) for each in found.differences] == [
         ("unexpected", "undecided", 1)
     ]
-
-
-def await_rows(rows: Callable[[], Rows], expected: Rows) -> None:
-    deadline_s = time.monotonic() + 90
-    while (found := rows()) != expected:
-        assert time.monotonic() < deadline_s, found
-        time.sleep(0.1)
