@@ -17,7 +17,7 @@ from headrace.streams.log_offsets import end_offsets, first_offsets
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import DEFAULT_PARTITION_COUNT
 from headrace.streams.sinks.context import WriteContext
-from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.records import same_for_all, to_records
 from headrace.streams.sinks.table_rows import table_rows
 from headrace.streams.sinks.writers import check_installed, has_rows, table_writer, topic_writer
 from headrace.streams.spans import Span
@@ -128,6 +128,10 @@ class NewTopics:
         """Records, for the new topics."""
         pipeline = self.pipeline
         records = to_records(rows, self.live, pipeline=pipeline.name, side_outputs=pipeline.side_outputs)
+        if not pipeline.side_outputs:
+            return records.select(
+                same_for_all(F.lit(self.into), "topic", self.into), "key", "value", "headers"
+            )
         is_main = F.col("topic") == self.live.name
         target = F.when(is_main, self.into).otherwise(F.concat(F.lit(f"{self.into}."), "topic"))
         return records.withColumn("topic", target)
