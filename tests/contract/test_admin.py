@@ -189,6 +189,11 @@ def test_the_cluster_has_an_id_a_controller_and_the_address_that_was_asked(clien
 
 
 @pytest.mark.clients(*WITH_DETAILS)
+def test_the_one_node_is_the_whole_quorum(client: Client, broker_id: int) -> None:
+    assert client.admin.quorum() == {"leader": broker_id, "voters": [broker_id]}
+
+
+@pytest.mark.clients(*WITH_DETAILS)
 def test_the_size_of_every_partition_is_told(
     client: Client, new_topic: Callable[..., str], broker_id: int
 ) -> None:

@@ -267,7 +267,7 @@ def test_a_member_of_the_new_protocol_that_is_killed_loses_its_share(
 
 
 @pytest.mark.clients("confluent", "java-4.3")
-def test_a_group_may_move_to_the_new_protocol_and_keep_its_offsets(
+def test_a_group_without_members_may_move_to_the_new_protocol_and_back_and_keeps_its_offsets(
     client: Client, new_topic: Callable[..., str], group: str
 ) -> None:
     topic = new_topic()
@@ -280,3 +280,10 @@ def test_a_group_may_move_to_the_new_protocol_and_keep_its_offsets(
     modern = client.consumer(group_id=group, **CONSUMER_PROTOCOL)
     modern.subscribe([topic])
     assert modern.values(1) == [b"second"]
+    modern.commit({(topic, 0): 2})
+    modern.close()
+    client.produce(topic, b"third")
+    again = client.consumer(group_id=group)
+    again.subscribe([topic])
+    assert again.values(1) == [b"third"]
+    assert again.committed((topic, 0)) == 2

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from headrace.errors import CorruptBatch
+from headrace.errors import CorruptBatch, StorageError
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.fetch_sessions import CachedPartition
 from headrace.kafka.groups.consumer import reconciliation
 from headrace.kafka.groups.coordinator import GroupCoordinator
 from headrace.kafka.handlers import txn_offset_commit
+from headrace.kafka.sync_threads import SyncRound
 from headrace.kafka.transaction_log import TransactionLog
 from headrace.kafka.transaction_markers import TransactionMarkers
 from headrace.kafka.transactions import ending
@@ -28,7 +29,7 @@ from headrace.log.producers import ACCEPT, ProducerStates
 from headrace.log.segment import Segment
 from headrace.log.trusted_time import TrustedTime
 from headrace.testing.disk import SimulatedDisk
-from headrace.testing.simulation import broker, story
+from headrace.testing.simulation import story, threads
 from headrace.testing.simulation.story import tell
 
 STORY_COUNT = 1_000
@@ -42,6 +43,65 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def acknowledge_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupCommit, "is_durable", lambda *_: True)
+
+
+def acknowledge_when_the_first_sync_of_a_round_is_done(patch: pytest.MonkeyPatch) -> None:
+    ended = SyncRound.ended
+
+    def end_with_the_first(round_: SyncRound, error: StorageError | None) -> None:
+        round_._remaining = 1
+        ended(round_, error)
+
+    patch.setattr(SyncRound, "ended", end_with_the_first)
+    trust_what_a_round_says(patch)
+
+
+def acknowledge_although_a_sync_of_the_round_has_failed(patch: pytest.MonkeyPatch) -> None:
+    ended = SyncRound.ended
+    patch.setattr(SyncRound, "ended", lambda round_, _error: ended(round_, None))
+    trust_what_a_round_says(patch)
+
+
+def acknowledge_what_came_while_the_round_was_synced(patch: pytest.MonkeyPatch) -> None:
+    trust_what_a_round_says(patch)
+
+
+def trust_what_a_round_says(patch: pytest.MonkeyPatch) -> None:
+    """Release whoever waits for a partition of a round, however far that is durable."""
+
+    def release(commit: GroupCommit, log: PartitionLog) -> None:
+        for _, waiter in commit._waiters.pop(log, ()):
+            waiter(None)
+
+    patch.setattr(GroupCommit, "_release", release)
+
+
+def choose_the_partitions_of_a_round_before_it_starts(patch: pytest.MonkeyPatch) -> None:
+    def appended(commit: GroupCommit, log: PartitionLog) -> None:
+        if commit._dirty or commit._is_syncing or not commit.is_synchronous:
+            commit._dirty[log] = None
+            return
+        commit._dirty[log] = None
+        chosen = tuple(commit._dirty)
+
+        def sync_chosen() -> None:
+            commit._is_syncing = True
+            commit._dirty.clear()
+            commit._start_sync(chosen)
+
+        commit._call_soon(sync_chosen)
+
+    patch.setattr(GroupCommit, "appended", appended)
+
+
+def count_what_came_while_a_sync_ran_as_durable(patch: pytest.MonkeyPatch) -> None:
+    sync = PartitionLog.sync
+
+    def sync_and_look(log: PartitionLog) -> None:
+        sync(log)
+        log._durable_offset = log.end_offset
+
+    patch.setattr(PartitionLog, "sync", sync_and_look)
 
 
 def show_what_is_not_durable(patch: pytest.MonkeyPatch) -> None:
@@ -90,7 +150,7 @@ def answer_a_commit_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(ConsumerGroups, "write", answer_first)
     # On a quick disk, a power loss seldom comes between the answer and the sync.
-    patch.setattr(broker, "SLOW_SYNC_CHANCE", 0.7)
+    patch.setattr(threads, "SLOW_SYNC_CHANCE", 0.7)
 
 
 def let_uncommitted_records_be_read(patch: pytest.MonkeyPatch) -> None:
@@ -183,6 +243,11 @@ def lead_readers_past_damage(patch: pytest.MonkeyPatch) -> None:
 
 PLANTS: dict[Plant, int] = {
     acknowledge_before_the_sync: 1,
+    acknowledge_when_the_first_sync_of_a_round_is_done: 11,
+    acknowledge_although_a_sync_of_the_round_has_failed: 220,
+    acknowledge_what_came_while_the_round_was_synced: 231,
+    choose_the_partitions_of_a_round_before_it_starts: 5,
+    count_what_came_while_a_sync_ran_as_durable: 223,
     show_what_is_not_durable: 220,
     take_duplicates: 1,
     go_on_after_a_failed_sync: 12,

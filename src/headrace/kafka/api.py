@@ -130,6 +130,7 @@ _ALL: Final = (
     Api(48, 0, 1, "DescribeClientQuotas", "access"),
     Api(50, 0, 0, "DescribeUserScramCredentials", "scram_credentials"),
     Api(51, 0, 0, "AlterUserScramCredentials", "scram_credentials"),
+    Api(55, 0, 2, "DescribeQuorum", "quorum"),
     Api(60, 0, 2, "DescribeCluster", "cluster"),
     Api(61, 0, 0, "DescribeProducers", "transaction_admin"),
     Api(65, 0, 0, "DescribeTransactions", "transaction_admin"),

@@ -26,16 +26,21 @@ class CheckpointRequests:
         self._store = store
         self._submit = submit
         self._on_failure = on_failure
-        self._asked: set[PartitionLog] = set()
+        self._asked: dict[PartitionLog, bool] = {}
+        """By partition whose checkpoint is being made, whether another one has become due meanwhile."""
 
     def ask(self, log: PartitionLog) -> None:
-        """Have the checkpoint of a partition made, unless that has been asked for."""
-        if log not in self._asked:
-            self._asked.add(log)
+        """Have the checkpoint of a partition made, after the one that is being made."""
+        if log in self._asked:
+            self._asked[log] = True
+        else:
+            self._asked[log] = False
             self._submit(partial(_make, log), partial(self._made, log))
 
     def _made(self, log: PartitionLog) -> None:
-        self._asked.discard(log)
+        is_due_again = self._asked.pop(log)
+        if is_due_again and self._store.failed is None:
+            self.ask(log)
         if self._store.failed is not None:
             self._on_failure(self._store.failed)
 

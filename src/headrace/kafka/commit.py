@@ -15,8 +15,10 @@ is ever shown that a power cut could take back.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     Waiter = Callable[[HeadraceError | None], None]
     StartSync = Callable[[tuple[PartitionLog, ...]], None]
     CallSoon = Callable[[Callable[[], None]], object]
+
+logger: Final = logging.getLogger(__name__)
 
 
 def call_now(callback: Callable[[], None]) -> None:
@@ -106,7 +110,7 @@ class GroupCommit:
         """Release everybody who waits for a partition that is no more."""
         self._dirty.pop(log, None)
         for _, waiter in self._waiters.pop(log, ()):
-            waiter(error)
+            _call(waiter, error)
 
     def fail(self, error: StorageError) -> None:
         """Release everybody with the error: what they wait for will not come.
@@ -125,13 +129,25 @@ class GroupCommit:
             self._is_syncing = True
             logs = tuple(self._dirty)
             self._dirty.clear()
-            self._start_sync(logs)
+            # What was appended after a sync had been asked for, and before it began, became durable with it.
+            if all(log.durable_offset >= log.end_offset for log in logs):
+                self._call_soon(partial(self.synced, logs, None))
+            else:
+                self._start_sync(logs)
 
     def _release(self, log: PartitionLog) -> None:
         waiters = self._waiters.get(log)
         durable_offset = log.durable_offset
         while waiters and waiters[0][0] <= durable_offset:
             _, waiter = waiters.popleft()
-            waiter(None)
+            _call(waiter, None)
         if not waiters:
             self._waiters.pop(log, None)
+
+
+def _call(waiter: Waiter, error: HeadraceError | None) -> None:
+    """Release one who waited. A mistake of ours there must not keep the others waiting."""
+    try:
+        waiter(error)
+    except Exception:
+        logger.exception("what waited for the disk failed in an unexpected way")

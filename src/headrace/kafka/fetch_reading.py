@@ -108,6 +108,8 @@ class FetchReading:
 
     def _read_log(self, cached: CachedPartition, log: PartitionLog) -> PartitionData | None:
         partition = cached.wanted.partition
+        # Before all else that is looked at: a sync may end, on its thread, in between.
+        extent = log.extent
         offset, start_offset = partition.fetch_offset, log.start_offset
         high_watermark = self._services.commit.high_watermark(log)
         stable_offset = log.last_stable_offset(high_watermark)
@@ -117,7 +119,7 @@ class FetchReading:
         self.logs.append(log)
         has_more = offset < below_offset
         if not has_more and cached.told == Told(high_watermark, stable_offset, start_offset):
-            cached.idle_mark = IdleMark(log, log.extent, self._reads_committed)
+            cached.idle_mark = IdleMark(log, extent, self._reads_committed)
             return None
         records = self._records(log, partition, below_offset) if has_more else b""
         return PartitionData(

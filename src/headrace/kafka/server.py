@@ -77,7 +77,7 @@ class KafkaServer:
             self._store,
             self._clock,
             loop,
-            start_sync=self._start_sync,
+            start_sync=self._sync_threads.sync,
             submit=self._disk_thread.submit,
             call_soon=loop.call_soon,
             logins=self._logins,
@@ -143,13 +143,6 @@ class KafkaServer:
             is_public=self._config.metrics_public,
         )
         return await self._metrics.start(_listen(address))
-
-    def _start_sync(self, logs: tuple[PartitionLog, ...]) -> None:
-        # What was appended after a sync had been asked for, and before it began, became durable with it.
-        if all(log.durable_offset >= log.end_offset for log in logs):
-            self._loop.call_soon(self._engine.synced, logs, None)
-        else:
-            self._sync_threads.sync(logs)
 
     def _on_synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         self._loop.call_soon_threadsafe(self._engine.synced, logs, error)

@@ -36,7 +36,7 @@ class SyncThreads:
     def __init__(self, on_synced: OnSynced) -> None:
         """`on_synced` is called once for each request, on one of the threads."""
         self._on_synced = on_synced
-        self._work: SimpleQueue[tuple[PartitionLog, _Round] | None] = SimpleQueue()
+        self._work: SimpleQueue[tuple[PartitionLog, SyncRound] | None] = SimpleQueue()
         self._stopping = Event()
         self._times_lock = Lock()
         self.times = Times()
@@ -54,7 +54,7 @@ class SyncThreads:
         """
         if self._stopping.is_set():
             return
-        wanted = _Round(logs, self._on_synced)
+        wanted = SyncRound(logs, self._on_synced)
         for log in logs:
             self._work.put((log, wanted))
         while len(self._threads) < min(len(logs), THREAD_COUNT_MAX):
@@ -103,7 +103,7 @@ class SyncThreads:
             self._stopping.wait(RETRY_S)
 
 
-class _Round:
+class SyncRound:
     """Partitions that were to be synced by one request. Shared by the threads."""
 
     def __init__(self, logs: Logs, on_synced: OnSynced) -> None:

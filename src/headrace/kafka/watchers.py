@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -10,6 +11,8 @@ if TYPE_CHECKING:
     from headrace.log.partition import PartitionLog
 
     Callback = Callable[[], None]
+
+logger: Final = logging.getLogger(__name__)
 
 
 class Watchers:
@@ -40,6 +43,9 @@ class Watchers:
                     del self._callbacks[log]
 
     def notify(self, log: PartitionLog) -> None:
-        """Call everybody who watches the partition."""
+        """Call everybody who watches the partition. A mistake of ours in one call is not for the others."""
         for callback in tuple(self._callbacks.get(log, ())):
-            callback()
+            try:
+                callback()
+            except Exception:
+                logger.exception("a fetch that waited for %s failed in an unexpected way", log.directory)

@@ -4,7 +4,7 @@
     ------------------------------------------  ---------------------------------------------------------
     enough was appended: `capture` keeps what
     the checkpoint will say
-                                                the log is synced
+                                                what was `captured` is taken, then the log is synced
                                                 `write`: .index, .timeindex, .snapshot, then checkpoint
     a segment is rolled: `rolled` keeps what
     is known of the producers
@@ -42,7 +42,9 @@ UNCHECKED_BYTES_MAX: Final = 64 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class _Captured:
+class Captured:
+    """What a checkpoint will say once all that it speaks of is durable."""
+
     segment: Segment
     index: SegmentIndex
     checkpoint: Checkpoint
@@ -74,7 +76,7 @@ class Checkpoints:
         self._unchecked_bytes = unchecked_bytes
         self._last_offset = last_offset
         self._rolled = rolled
-        self._captured: _Captured | None = None
+        self._captured: Captured | None = None
 
     def appended(self, size_bytes: int) -> int:
         """Note that the log has grown, and return by how much since the last checkpoint was captured."""
@@ -97,7 +99,7 @@ class Checkpoints:
             index_checksums=(0, 0),
             aborted=segment.transaction_index.entries,
         )
-        self._captured = _Captured(segment, index, checkpoint, self._producers.freeze())
+        self._captured = Captured(segment, index, checkpoint, self._producers.freeze())
         self._unchecked_bytes = 0
 
     def rolled(self, base_offset: int) -> None:
@@ -109,15 +111,19 @@ class Checkpoints:
         """Write nothing any more. Whoever calls this holds the lock."""
         self._captured = None
 
-    def write(self, base_offsets: tuple[int, ...]) -> None:
-        """Another thread's work: write the checkpoint that was captured last, which has been synced.
+    @property
+    def captured(self) -> Captured | None:
+        """What was captured last and is not written yet."""
+        return self._captured
+
+    def write(self, captured: Captured | None, base_offsets: tuple[int, ...]) -> None:
+        """Another thread's work: write a checkpoint that was captured before the last sync began.
 
         Snapshots for these base offsets are kept.
         """
         with self.lock:
-            captured = self._captured
             # Of a sealed segment nothing needs to be known, and it may be compacted any time.
-            if captured is None or captured.segment.is_sealed:
+            if captured is None or self._captured is None or captured.segment.is_sealed:
                 return
             checkpoint = captured.checkpoint
             checksums = captured.segment.write_index_entries(captured.index, checkpoint.index)

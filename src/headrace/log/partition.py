@@ -396,11 +396,18 @@ class PartitionLog:
                 raise self._fail_stop.fail(f"syncing {self.directory}", error) from error
             self._durable_offset = end_offset
 
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a thread syncs the log, or writes its checkpoint: another one that wants to has to wait."""
+        return self._sync_lock.locked() or self._checkpoints.lock.locked()
+
     def checkpoint(self) -> None:
         """Sync, and write the checkpoint that is due. May run in another thread than `append`."""
+        # One that is captured while the sync runs speaks of more than that sync makes durable.
+        captured = self._checkpoints.captured
         self.sync()
         try:
-            self._checkpoints.write(self._segments.base_offsets)
+            self._checkpoints.write(captured, self._segments.base_offsets)
         except OSError as error:
             raise self._fail_stop.fail(f"making a checkpoint of {self.directory}", error) from error
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from headrace.log.disk import REFUSALS, DiskSpace, OpenRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from random import Random
 
@@ -78,12 +78,12 @@ class _File:
         change.apply(self.content)
         self.unsynced.append(change)
 
-    def sync(self) -> None:
+    def sync(self, count: int) -> None:
         content = bytearray(self.synced)
-        for change in self.unsynced:
+        for change in self.unsynced[:count]:
             change.apply(content)
         self.synced = bytes(content)
-        self.unsynced.clear()
+        del self.unsynced[:count]
 
 
 @dataclass(slots=True)
@@ -110,6 +110,10 @@ class SimulatedDisk:
         self._steps_left: int | None = None
         self._failures: dict[str, tuple[int, int]] = {}
         self.steps = 0
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called while a file is synced: what is written then is not kept by that sync."""
+        self.refusal: BaseException | None = None
+        """Raised whatever is asked, while there is one."""
 
     def kill(self) -> None:
         """End the program but not the machine: all files are closed, and what was written is still there."""
@@ -217,13 +221,15 @@ class SimulatedDisk:
         return self._file(path).modified_ms
 
     def sync_file(self, file: int) -> None:
-        """Keep all that was written to the file since the last sync, whether that failed or not."""
+        """Keep all that was written to the file before the call and after the last sync, failed or not."""
         target = self._opened(file)
         if self._fails_now("sync_file"):
             target.unsynced.clear()
         self._may_fail("sync_file")
         self._step()
-        target.sync()
+        count = len(target.unsynced)
+        self.meanwhile()
+        target.sync(count)
 
     def sync_directory(self, path: Path) -> None:
         """Keep the directory's entries as they are."""
@@ -311,6 +317,8 @@ class SimulatedDisk:
             self._steps_left -= 1
 
     def _may_fail(self, operation: str) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         if operation not in self._failures:
             return
         error, after = self._failures.pop(operation)
@@ -324,6 +332,8 @@ class SimulatedDisk:
         return self._failures.get(operation, (0, 1))[1] == 0
 
     def _opened(self, file: int) -> _File:
+        if self.refusal is not None:
+            raise self.refusal
         if file not in self._open:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self._open[file]

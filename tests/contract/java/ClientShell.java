@@ -28,6 +28,7 @@ import org.apache.kafka.clients.admin.ListOffsetsResult;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.QuorumInfo;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.admin.TransactionDescription;
@@ -282,6 +283,12 @@ public class ClientShell {
                 for (Node node : got(admin.describeCluster().nodes())) nodes.add(node.host() + ":" + node.port());
                 return Map.of("id", got(admin.describeCluster().clusterId()), "nodes", nodes,
                     "has_controller", got(admin.describeCluster().controller()) != null);
+            }
+            case "quorum" -> {
+                QuorumInfo quorum = got(admin.describeMetadataQuorum().quorumInfo());
+                List<Object> voters = new ArrayList<>();
+                for (QuorumInfo.ReplicaState voter : quorum.voters()) voters.add(voter.replicaId());
+                return Map.of("leader", quorum.leaderId(), "voters", voters);
             }
             case "log_dirs" -> {
                 Map<String, Long> sizes = new HashMap<>();

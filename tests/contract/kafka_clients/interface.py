@@ -207,6 +207,10 @@ class Admin(ABC):
         """id, nodes, has_controller."""
         raise NotImplementedError
 
+    def quorum(self) -> dict[str, Any]:
+        """leader and voters."""
+        raise NotImplementedError
+
     def log_dirs(self, broker_id: int) -> dict[str, int]:
         """The size of each partition, as `topic-partition`."""
         raise NotImplementedError

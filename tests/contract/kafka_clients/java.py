@@ -203,6 +203,9 @@ class JavaAdmin(Admin):
     def cluster(self) -> dict[str, Any]:
         return dict(self._ask("cluster"))
 
+    def quorum(self) -> dict[str, Any]:
+        return dict(self._ask("quorum"))
+
     def log_dirs(self, broker_id: int) -> dict[str, int]:
         return dict(self._ask("log_dirs", broker_id=broker_id))
 

@@ -227,6 +227,15 @@ class KafkaPythonAdmin(Admin):
             "has_controller": found["controller_id"] >= 0,
         }
 
+    def quorum(self) -> dict[str, Any]:
+        with _errors():
+            (topic,) = self._admin.describe_metadata_quorum()["topics"]
+        (partition,) = topic["partitions"]
+        return {
+            "leader": partition["leader_id"],
+            "voters": [voter["replica_id"] for voter in partition["current_voters"]],
+        }
+
     def log_dirs(self, broker_id: int) -> dict[str, int]:
         with _errors():
             (found,) = self._admin.describe_log_dirs(brokers=[broker_id])

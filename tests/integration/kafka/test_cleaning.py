@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import (
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+PATIENCE_MS = 300_000
+"""Longer than any test waits."""
 SMALL = {"internal.segment.bytes": "2000"}
 
 
@@ -30,8 +33,10 @@ SMALL = {"internal.segment.bytes": "2000"}
 def broker(tmp_path: Path) -> Iterator[Broker]:
     """A broker that cleans up all the time."""
     log = LogConfig(cleaner_interval_ms=20)
-    config = BrokerConfig(listen=Address("127.0.0.1", 0), data_dir=tmp_path / "data", log=log)
-    with Broker(config=config) as broker:
+    config = BrokerConfig(
+        listen=Address("127.0.0.1", 0), data_dir=tmp_path / "data", log=log, fetch_wait_ms_max=PATIENCE_MS
+    )
+    with Broker(config=config, metrics=True) as broker:
         yield broker
 
 
@@ -39,6 +44,12 @@ def create(kafka: Any, name: str = "orders", **config: str) -> None:
     given = {key.replace("_", "."): value for key, value in config.items()}
     (future,) = kafka.admin.create_topics([NewTopic(name, 1, 1, config={**SMALL, **given})]).values()
     future.result(30)
+
+
+def change(kafka: Any, setting: str, value: str) -> None:
+    entry = ConfigEntry(setting, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "orders", incremental_configs=[entry])
+    kafka.admin.incremental_alter_configs([resource])[resource].result(30)
 
 
 def produce(kafka: Any, records: list[tuple[bytes | None, bytes | None]], **settings: Any) -> list[Message]:
@@ -132,16 +143,32 @@ def test_retention_begins_when_it_is_asked_for(kafka: Any, wait_until: Callable[
     create(kafka)
     produce(kafka, [(None, bytes(500))] * 10)
     assert len(read_all(kafka)) == 10
-    resource = ConfigResource(
-        ResourceType.TOPIC,
-        "orders",
-        incremental_configs=[
-            ConfigEntry("retention.bytes", "3000", incremental_operation=AlterConfigOpType.SET)
-        ],
-    )
-    kafka.admin.incremental_alter_configs([resource])[resource].result(30)
+    change(kafka, "retention.bytes", "3000")
     start = wait_until(lambda: start_offset(kafka), "the oldest segments are gone")
     assert [message.offset() for message in read_all(kafka)] == list(range(start, 10))
+
+
+def test_a_consumer_that_waits_at_records_that_retention_removes_hears_of_it(
+    kafka: Any, broker: Broker, wait_until: Callable[..., Any]
+) -> None:
+    """It asks for more bytes than there are, and would wait for minutes."""
+    create(kafka)
+    produce(kafka, [(None, bytes(500))] * 10)
+    consumer = kafka.consumer(
+        fetch_min_bytes=1_000_000,
+        fetch_wait_max_ms=PATIENCE_MS,
+        socket_timeout_ms=PATIENCE_MS,
+        auto_offset_reset="error",
+    )
+    consumer.assign([TopicPartition("orders", 0, 0)])
+    with httpx.Client(trust_env=False, timeout=30) as http:
+        wait_until(
+            lambda: consumer.poll(0) is None and "parked_fetches 1.0" in http.get(broker.metrics_url).text,
+            "the consumer waits",
+        )
+    change(kafka, "retention.bytes", "0")
+    message = wait_until(lambda: consumer.poll(0.1), "the consumer hears of it")
+    assert message.error().code() == KafkaError._AUTO_OFFSET_RESET
 
 
 def test_records_get_the_brokers_time_where_the_topic_asks_for_it(kafka: Any) -> None:

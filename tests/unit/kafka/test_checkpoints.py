@@ -2,14 +2,18 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from headrace.config import LogConfig
 from headrace.errors import StorageError
 from headrace.kafka.checkpoints import CheckpointRequests
-from headrace.log.batch import encode_batch
+from headrace.log.batch import encode_batch, read_header
+from headrace.log.checkpoint import CHECKPOINT_NAME, decode_checkpoint
+from headrace.log.durable_file import read_whole
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
 from headrace.log.store import LogStore
@@ -26,8 +30,8 @@ class Desk:
         self.disk = SimulatedDisk()
         self.work: list[tuple[Call, Call]] = []
         self.failures: list[StorageError] = []
-        config = LogConfig(checkpoint_bytes=1024)
-        self.store = LogStore.open(Path("/data"), config, ManualClock(), disk=self.disk)
+        self.config = LogConfig(checkpoint_bytes=1024)
+        self.store = LogStore.open(Path("/data"), self.config, ManualClock(), disk=self.disk)
         self.log: PartitionLog = self.store.create_topic("orders", 1).partitions[0]
         requests = CheckpointRequests(
             self.store, lambda work, then: self.work.append((work, then)), self.failures.append
@@ -46,7 +50,10 @@ class Desk:
             then()
 
     def has_checkpoint(self) -> bool:
-        return "checkpoint" in self.disk.names(self.log.directory)
+        return CHECKPOINT_NAME in self.disk.names(self.log.directory)
+
+    def checkpoint_offset(self) -> int:
+        return decode_checkpoint(read_whole(self.disk, self.log.directory / CHECKPOINT_NAME)).next_offset
 
 
 @pytest.fixture
@@ -65,6 +72,39 @@ def test_a_checkpoint_is_made_elsewhere_once_enough_was_appended(desk: Desk) -> 
     assert desk.log.durable_offset == 11
     desk.append(2)
     assert len(desk.work) == 1
+
+
+def test_a_checkpoint_speaks_of_nothing_that_was_appended_while_its_sync_ran(desk: Desk) -> None:
+    def append_more() -> None:
+        desk.disk.meanwhile = lambda: None
+        desk.append(4)
+
+    desk.append(2)
+    desk.disk.meanwhile = append_more
+    work, then = desk.work.pop()
+    work()
+    assert desk.log.durable_offset == 2
+    assert desk.checkpoint_offset() == 2
+    then()
+    desk.do_work()
+    assert desk.checkpoint_offset() == 6, "what became due meanwhile is made up for"
+
+
+def test_what_a_checkpoint_speaks_of_survives_a_loss_of_power(desk: Desk) -> None:
+    desk.append(2)
+    desk.disk.meanwhile = lambda: desk.append(1)
+    work, _ = desk.work.pop()
+    work()
+    desk.disk.meanwhile = lambda: None
+    for seed in range(20):
+        disk = deepcopy(desk.disk)
+        disk.crash(Random(seed))
+        store = LogStore.open(Path("/data"), desk.config, ManualClock(), disk=disk)
+        log = store.topics["orders"].partitions[0]
+        offset = 0
+        while offset < log.end_offset:
+            offset = read_header(log.read(offset, size_bytes_max=1)).last_offset + 1
+        store.close()
 
 
 def test_a_partition_that_was_closed_meanwhile_gets_none(desk: Desk) -> None:

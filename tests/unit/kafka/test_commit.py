@@ -186,13 +186,19 @@ def test_what_is_appended_by_those_that_a_sync_releases_shares_the_next_one(benc
     assert bench.syncs == [(second, third)]
 
 
-def test_a_mistake_of_one_who_waited_does_not_stop_the_syncs(bench: Bench) -> None:
-    log = bench.log()
-    end_offset = log.append(1)
-    bench.commit.appended(log)
-    bench.commit.when_durable(log, end_offset, lambda _error: 1 / 0)  # type: ignore[arg-type]  # a mistake
-    with pytest.raises(ZeroDivisionError):
-        bench.finish_sync()
-    bench.append(log, "next")
+def test_a_mistake_of_one_who_waited_keeps_nobody_else_waiting(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = [bench.log(), bench.log()]
+    end_offset = logs[0].append(1)
+    bench.commit.appended(logs[0])
+    bench.commit.when_durable(logs[0], end_offset, lambda _error: 1 / 0)  # type: ignore[arg-type]  # a mistake
+    bench.append(logs[0], "behind it")
+    bench.append(logs[1], "beside it")
     bench.finish_sync()
-    assert bench.released == [("next", None)]
+    bench.finish_sync()
+    assert bench.released == [("behind it", None), ("beside it", None)]
+    assert "ZeroDivisionError" in caplog.text
+    bench.append(logs[0], "next")
+    bench.finish_sync()
+    assert bench.released[2:] == [("next", None)]

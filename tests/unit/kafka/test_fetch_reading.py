@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from headrace.config import Address, BrokerConfig, LogConfig
+from headrace.config import Address, BrokerConfig, Durability, LogConfig
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.handlers.fetch import handle_fetch
 from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.kafka.services import Call, Services
 from headrace.kafka.watchers import Watchers
 from headrace.log.batch import encode_batch
+from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
 from headrace.log.store import LogStore
 from headrace.testing.clock import ManualClock
@@ -30,22 +31,24 @@ TRANSACTIONAL = 0x10
 class World:
     """A topic that grows, shrinks, and is deleted and made anew, and a client with a session."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, durability: Durability | None = None) -> None:
         self.random = random
         self.store = LogStore.open(Path("/data"), LogConfig(), ManualClock(), disk=SimulatedDisk())
         self.store.create_topic("t", PARTITION_COUNT)
         self.sequences: dict[Any, int] = {}
         self.unsynced: list[Any] = []
         watchers = Watchers()
-        durability = random.choice(["os", "sync"])
-        self.commit = GroupCommit(durability, self.unsynced.append, watchers.notify, lambda _: None)  # type: ignore[arg-type]  # one of the two
+        durabilities: list[Durability] = ["os", "sync"]
+        chosen = random.choice(durabilities) if durability is None else durability
+        self.commit = GroupCommit(chosen, self.unsynced.append, watchers.notify, lambda _: None)
         unused: Any = SimpleNamespace()
+        patient: Any = SimpleNamespace(call_later=lambda *_: SimpleNamespace(cancel=lambda: None))
         self.call = Call(
             services=Services(
                 config=BrokerConfig(),
                 store=self.store,
                 clock=ManualClock(),
-                scheduler=unused,
+                scheduler=patient,
                 commit=self.commit,
                 watchers=watchers,
                 groups=unused,
@@ -101,7 +104,9 @@ class World:
                     log.sync()
             self.commit.synced(logs, None)
 
-    def request(self, offsets: dict[int, int], session_id: int, epoch: int, isolation: int) -> Any:
+    def request(
+        self, offsets: dict[int, int], session_id: int, epoch: int, isolation: int, *, max_wait_ms: int = 0
+    ) -> Any:
         partitions = tuple(
             FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=100)
             for number, offset in offsets.items()
@@ -109,7 +114,7 @@ class World:
         return handle_fetch(
             self.call,
             FetchRequest(
-                max_wait_ms=0,
+                max_wait_ms=max_wait_ms,
                 min_bytes=1,
                 max_bytes=10_000,
                 isolation_level=isolation,
@@ -167,3 +172,50 @@ def test_a_session_over_a_log_tells_what_full_fetches_would(seed: int) -> None:
             world.change()
         world.fetch()
     world.store.close()
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_a_sync_that_ends_while_a_fetch_looks_at_its_partition_is_not_missed(
+    isolation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(Random(0), "sync")
+    log = world.store.topics["t"].partitions[0]
+    session_id = world.request({0: 0}, 0, 0, isolation).session_id
+    log.append(encode_batch([Record(timestamp_ms=0, key=None, value=b"x")]), size_bytes_max=10_000)
+    last_stable_offset = PartitionLog.last_stable_offset
+
+    def sync_meanwhile(log: PartitionLog, high_watermark: int) -> int:
+        log.sync()
+        return last_stable_offset(log, high_watermark)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PartitionLog, "last_stable_offset", sync_meanwhile)
+        assert world.request({}, session_id, 1, isolation).responses == ()
+    (topic,) = world.request({}, session_id, 2, isolation).responses
+    (partition,) = topic.partitions
+    assert (partition.high_watermark, len(partition.records) > 0) == (1, True)
+
+
+def test_a_mistake_in_one_parked_fetch_is_answered_and_wakes_the_others_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(Random(0), "sync")
+    log = world.store.topics["t"].partitions[0]
+    parked = [world.request({0: 0}, 0, -1, 0, max_wait_ms=1_000) for _ in range(2)]
+    log.append(encode_batch([Record(timestamp_ms=0, key=None, value=b"x")]), size_bytes_max=10_000)
+    world.commit.appended(log)
+    read = PartitionLog.read
+    mistakes = iter([ZeroDivisionError("a mistake")])
+
+    def read_badly_once(*arguments: Any, **options: Any) -> bytes:
+        if (mistake := next(mistakes, None)) is not None:
+            raise mistake
+        return read(*arguments, **options)
+
+    monkeypatch.setattr(PartitionLog, "read", read_badly_once)
+    world.sync()
+    bad, good = (each.response for each in parked)
+    assert (bad.error_code, bad.responses) == (ErrorCode.unknown_server_error, ())
+    assert good.responses[0].partitions[0].high_watermark == 1
+    assert "a mistake" in caplog.text
+    assert world.call.services.watchers.count == 0

@@ -76,15 +76,20 @@ class _ParkedFetch:
         self._timer: Timer = services.scheduler.call_later(wait_ms / 1000, self._give_up)
         self.pending.on_abandoned = self._stop
 
-    def _look_again(self) -> None:
-        reading = FetchReading(self._services, self._request, self._context)
-        data = reading.read()
-        if reading.is_enough:
-            self._answer(reading, data)
+    def _look_again(self, *, is_last_time: bool = False) -> None:
+        try:
+            reading = FetchReading(self._services, self._request, self._context)
+            data = reading.read()
+            if reading.is_enough or is_last_time:
+                self._answer(reading, data)
+        except Exception:
+            # A mistake of ours: the client must not wait for ever, nor others for it.
+            self._stop()
+            self.pending.resolve(FetchResponse(error_code=ErrorCode.unknown_server_error, responses=()))
+            raise
 
     def _give_up(self) -> None:
-        reading = FetchReading(self._services, self._request, self._context)
-        self._answer(reading, reading.read())
+        self._look_again(is_last_time=True)
 
     def _answer(self, reading: FetchReading, data: list[PartitionData | None]) -> None:
         reading.count()

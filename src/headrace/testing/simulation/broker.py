@@ -1,8 +1,7 @@
 """The broker's own code on a disk that can lose its power, with syncs that end when the story says.
 
 A broker has lives. Each begins with `start`, which recovers whatever the disk holds, and ends with `die`:
-nothing happens any more of what it had planned for later. Threads are played: a sync that was asked for is
-carried out a little later, one partition after the other, and its end is told a little after that.
+nothing happens any more of what it had planned for later. Its threads are played (see threads.py).
 """
 
 from __future__ import annotations
@@ -12,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from headrace.errors import StorageError, TooManyOpenFiles
 from headrace.kafka.engine import Engine
 from headrace.kafka.security.logins import Logins
 from headrace.kafka.security.users import UserRegistry
-from headrace.kafka.sync_threads import sync_failure
 from headrace.log.store import LogStore
 from headrace.testing.disk import PowerLoss
 from headrace.testing.simulation.cleaner import SimulatedCleaner
+from headrace.testing.simulation.threads import Interrupted, LifeOver, PlayedSyncThreads, PlayedThreads
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,14 +26,14 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
+    from headrace.errors import StorageError
     from headrace.log.partition import PartitionLog
     from headrace.testing.disk import SimulatedDisk
     from headrace.testing.simulation.loop import Event, SimulatedLoop
 
 DATA_DIR: Final = Path("/data")
-SYNC_S: Final = (0.0002, 0.004)
-SLOW_SYNC_CHANCE: Final = 0.03
-SLOW_SYNC_S_MAX: Final = 0.5
+BUSY_S_MAX: Final = 0.002
+"""How long the event loop may be busy with what it has at hand."""
 
 
 class Life:
@@ -43,27 +41,35 @@ class Life:
 
     def __init__(self, broker: SimulatedBroker) -> None:
         self._broker = broker
-        self._loop = broker.loop
-        self._random = broker.random
+        self.loop = broker.loop
+        self.disk = broker.disk
+        self.random = broker.random
+        self.threads = PlayedThreads(self)
+        self._sync_threads = PlayedSyncThreads(self, self.threads, self._synced)
         self._work: deque[tuple[Callable[[], None], Callable[[], None]]] = deque()
         self.is_over = False
         self.engine: Engine | None = None
+        self.cleaner: SimulatedCleaner | None = None
 
     def time(self) -> float:
         """Seconds that only ever grow."""
-        return self._loop.time()
+        return self.loop.time()
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future that nobody waits for here."""
-        return self._loop.create_future()
+        return self.loop.create_future()
 
     def call_later(self, delay: float, callback: Callable[[], None], /) -> Event:
         """Call back after so many seconds, if the broker is still alive then."""
-        return self._loop.call_later(delay, lambda: self._guarded(callback))
+        return self.loop.call_later(delay, lambda: self._guarded(callback))
+
+    def call_soon(self, callback: Callable[[], None], /) -> Event:
+        """Call back once the loop has done what it has at hand: at once, or after a few more requests."""
+        return self.call_later(self.random.choice((0.0, self.random.uniform(0, BUSY_S_MAX))), callback)
 
     def start_sync(self, logs: tuple[PartitionLog, ...]) -> None:
         """Sync partitions, as the sync threads do."""
-        self._sync_next(logs, 0, None)
+        self._sync_threads.sync(logs)
 
     def submit(self, work: Callable[[], None], then: Callable[[], None], /) -> None:
         """Do work that waits for the disk, one piece after the other, as the disk thread does."""
@@ -71,32 +77,22 @@ class Life:
         if len(self._work) == 1:
             self._work_next()
 
+    def end(self) -> None:
+        """Let nothing happen any more."""
+        self.is_over = True
+        if self.cleaner is not None:
+            self.cleaner.die()
+
     def _work_next(self) -> None:
         def run() -> None:
-            work, then = self._work.popleft()
+            work, then = self._work[0]
             work()
-            self.call_later(self._random.uniform(0, SYNC_S[0]), then)
+            self.threads.hand_over(then)
+            self._work.popleft()
             self._work_next()
 
         if self._work:
-            self.call_later(self._sync_s(), run)
-
-    def _sync_next(self, logs: tuple[PartitionLog, ...], done: int, error: StorageError | None) -> None:
-        def sync() -> None:
-            failure = sync_failure(logs[done])
-            if isinstance(failure, TooManyOpenFiles):
-                self._sync_next(logs, done, None)
-            else:
-                self._sync_next(logs, len(logs) if failure else done + 1, failure)
-
-        if done == len(logs):
-            self.call_later(self._random.uniform(0, SYNC_S[0]), lambda: self._synced(logs, error))
-        else:
-            self.call_later(self._sync_s(), sync)
-
-    def _sync_s(self) -> float:
-        is_slow = self._random.random() < SLOW_SYNC_CHANCE
-        return self._random.uniform(SYNC_S[0], SLOW_SYNC_S_MAX if is_slow else SYNC_S[1])
+            self.threads.hand_over(lambda: self.threads.when_idle(run))
 
     def _synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         assert self.engine is not None  # nothing is synced before there is an engine
@@ -104,7 +100,12 @@ class Life:
 
     def _guarded(self, callback: Callable[[], None]) -> None:
         if not self.is_over:
-            self._broker.guard(callback)
+            try:
+                self._broker.guard(callback)
+            except LifeOver:
+                assert self.is_over
+            except Interrupted as interrupted:
+                raise interrupted.error from None
 
 
 class SimulatedBroker:
@@ -125,7 +126,7 @@ class SimulatedBroker:
         self.loop = loop
         self.random = random
         self._config = config
-        self._disk = disk
+        self.disk = disk
         self._clock = clock
         self._life: Life | None = None
         self._store: LogStore | None = None
@@ -137,6 +138,11 @@ class SimulatedBroker:
         return self._life is not None
 
     @property
+    def is_waiting_for_the_disk(self) -> bool:
+        """Whether a thread of its does: then it can't be stopped in good order yet."""
+        return self._life is not None and not self._life.threads.are_idle
+
+    @property
     def has_failed(self) -> bool:
         """Whether it has stopped taking writes after a failure of the disk."""
         return self._store is not None and self._store.failed is not None
@@ -144,7 +150,7 @@ class SimulatedBroker:
     def start(self) -> None:
         """Begin a life. Raises StorageError where the disk fails, and PowerLoss where the power goes."""
         life = Life(self)
-        store = LogStore.open(DATA_DIR, self._config.log, self._clock, disk=self._disk, new_id=self._new_id)
+        store = LogStore.open(DATA_DIR, self._config.log, self._clock, disk=self.disk, new_id=self._new_id)
         life.engine = Engine(
             self._config,
             store,
@@ -152,18 +158,20 @@ class SimulatedBroker:
             life,
             start_sync=life.start_sync,
             submit=life.submit,
+            call_soon=life.call_soon,
             logins=self._logins(life),
             new_id=self._new_id,
         )
         life.engine.start()
         interval_s = self._config.log.cleaner_interval_ms / 1000
-        SimulatedCleaner(life, store, life.engine, self._clock, interval_s).start()
+        life.cleaner = SimulatedCleaner(life, store, life.engine, self._clock, interval_s)
+        life.cleaner.start()
         self._life, self._store = life, store
 
     def die(self) -> None:
         """End this life without a word."""
         if self._life is not None:
-            self._life.is_over = True
+            self._life.end()
         self._life = self._store = None
         self.on_death()
 

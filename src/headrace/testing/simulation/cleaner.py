@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
+from inspect import GEN_RUNNING, getgeneratorstate
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import HeadraceError, PartitionClosed
@@ -42,10 +44,16 @@ class SimulatedCleaner:
         self._interval_s = interval_s
         self._trusted_time = TrustedTime()
         self._cleanings: dict[PartitionLog, PartitionCleaning] = {}
+        self._steps: Steps | None = None
 
     def start(self) -> None:
         """Begin."""
-        self._life.call_later(self._interval_s, self._go_through)
+        self._life.call_later(self._interval_s, lambda: self._life.threads.when_idle(self._go_through))
+
+    def die(self) -> None:
+        """Take no further step."""
+        if self._steps is not None and getgeneratorstate(self._steps) != GEN_RUNNING:
+            self._steps.close()
 
     def _go_through(self) -> None:
         self._clean_next(deque(self._store.partitions()))
@@ -81,6 +89,7 @@ class SimulatedCleaner:
         """Work up to the next call that belongs to the loop, which is made in an event of its own."""
         if log.is_retiring:
             error = Abandoned()
+        self._steps = steps
         try:
             call = steps.send(result) if error is None else steps.throw(error)
         except StopIteration:
@@ -101,9 +110,10 @@ class SimulatedCleaner:
         try:
             result = call()
         except Exception as error:  # noqa: BLE001  # whatever it is, the steps get it
-            self._step(log, steps, then, error=error)
+            step = partial(self._step, log, steps, then, error=error)
         else:
-            self._step(log, steps, then, result)
+            step = partial(self._step, log, steps, then, result)
+        self._life.threads.when_idle(step)
 
 
 def _check(log: PartitionLog) -> None:

@@ -33,6 +33,7 @@ DISK_FAULTS: Final = (
 STEPS_MAX: Final = 30
 NEXT_DEATH_S_MAX: Final = 0.3
 DOWN_S_MAX: Final = 1.0
+STOP_WAIT_S: Final = 0.001
 STALL_S_MAX: Final = 9.0
 JUMP_S_MAX: Final = 5.0
 NEW_S: Final = 5.0
@@ -153,7 +154,9 @@ class Faults:
             self._arm()
 
     def _stop(self) -> None:
-        if self._broker.is_alive and not self._broker.has_failed:
+        if self._broker.is_waiting_for_the_disk:
+            self._loop.call_later(STOP_WAIT_S, self._stop)
+        elif self._broker.is_alive and not self._broker.has_failed:
             self._trace("the broker is stopped in good order")
             self._loses_power = False
             try:

@@ -78,7 +78,8 @@ class SimulatedLoop:
         end_s = self._now_s + for_s
         while not until():
             if not self._events or self._events[0][0] > end_s:
-                self._now_s = end_s
+                # Events that let others happen meanwhile may have come past the end.
+                self._now_s = max(self._now_s, end_s)
                 return until()
             self._now_s, _, event = heappop(self._events)
             self.event_count += 1

@@ -139,6 +139,8 @@ class Link:
 
     def broker_died(self) -> None:
         """The broker's process is gone. Some of what it had sent may still arrive."""
+        if self._is_broker_dead:
+            return
         self._protocol = None
         self._is_broker_dead = True
         self._to_client.lose()
@@ -258,7 +260,7 @@ class Network:
 
     def broker_died(self) -> None:
         """The broker's process is gone, and its end of all connections with it."""
-        for link in self.links:
+        for link in self._all:
             link.broker_died()
 
     def go_on(self) -> None:
