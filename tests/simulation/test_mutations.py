@@ -150,8 +150,7 @@ def answer_a_commit_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(ConsumerGroups, "write", answer_first)
     # On a quick disk, a power loss seldom comes between the answer and the sync.
-    patch.setattr(threads, "SLOW_SYNC_CHANCE", 0.7)
-    patch.setattr(story, "STORY_S_MAX", 10 * WAIT_S)
+    patch.setattr(threads, "SYNC_S", (0.02, 0.1))
 
 
 def let_uncommitted_records_be_read(patch: pytest.MonkeyPatch) -> None:
@@ -258,7 +257,7 @@ PLANTS: dict[Plant, int] = {
     trust_pages_after_a_failed_sync: 29,
     forget_which_producer_ids_are_taken: 53,
     let_zombies_commit: 28,
-    answer_a_commit_before_it_is_durable: 124,
+    answer_a_commit_before_it_is_durable: 71,
     let_uncommitted_records_be_read: 1,
     forget_which_transactions_were_aborted: 1,
     leave_one_partition_without_a_marker: 4,
