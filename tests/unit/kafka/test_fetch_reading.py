@@ -204,15 +204,15 @@ def test_a_mistake_in_one_parked_fetch_is_answered_and_wakes_the_others_all_the_
     parked = [world.request({0: 0}, 0, -1, 0, max_wait_ms=1_000) for _ in range(2)]
     log.append(encode_batch([Record(timestamp_ms=0, key=None, value=b"x")]), size_bytes_max=10_000)
     world.commit.appended(log)
-    read = PartitionLog.read
+    last_stable_offset = PartitionLog.last_stable_offset
     mistakes = iter([ZeroDivisionError("a mistake")])
 
-    def read_badly_once(*arguments: Any, **options: Any) -> bytes:
+    def fail_once(log: PartitionLog, high_watermark: int) -> int:
         if (mistake := next(mistakes, None)) is not None:
             raise mistake
-        return read(*arguments, **options)
+        return last_stable_offset(log, high_watermark)
 
-    monkeypatch.setattr(PartitionLog, "read", read_badly_once)
+    monkeypatch.setattr(PartitionLog, "last_stable_offset", fail_once)
     world.sync()
     bad, good = (each.response for each in parked)
     assert (bad.error_code, bad.responses) == (ErrorCode.unknown_server_error, ())
