@@ -24,21 +24,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
-from struct import error as struct_error
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from headrace.errors import HeadraceError, ProtocolError
+from headrace.errors import HeadraceError
 from headrace.failpoints import hit
 from headrace.kafka.answer import Pending
-from headrace.kafka.api import APIS, PRODUCE_KEY
+from headrace.kafka.api import PRODUCE_KEY
 from headrace.kafka.codec.frame import response_writer
-from headrace.kafka.codec.reader import read_nullable_string, read_varint
 from headrace.kafka.dispatch import Started
 from headrace.kafka.handlers.produce import refused
 from headrace.kafka.handlers.transactional_batches import ATTRIBUTES_AT
 from headrace.kafka.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from headrace.kafka.produce_shape import ACKS_ALL, FLEXIBLE_FROM, PREFIX_AT, read_records, read_shape
 from headrace.kafka.services import INTERNAL_TOPICS
 from headrace.log.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL
 
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headrace.kafka.codec.writer import Parts
+    from headrace.kafka.produce_shape import Records, Shape
     from headrace.kafka.services import Services
     from headrace.log.partition import Appended, PartitionLog
     from headrace.log.topic import Topic
@@ -55,84 +55,13 @@ if TYPE_CHECKING:
 
 TEMPLATES_MAX: Final = 64
 """How many a connection keeps; what is like none of them is decoded."""
-PARTITIONS_MAX: Final = 100
-"""A request to more partitions is decoded; so many have a count of one byte."""
-FLEXIBLE_FROM: Final = 9
 START_OFFSET_FROM: Final = 5
-TOPIC_ID_FROM: Final = 13
-PREFIX_AT: Final = 8
-"""After the head and the correlation id."""
-ACKS_ALL: Final = -1
-ACKS_LEADER: Final = 1
 
 _HEAD: Final = Struct(">hh")
-_START: Final = Struct(">hhii")
-_FLEXIBLE_START: Final = Struct(">bbhib")
-_NAME_SIZE: Final = Struct(">h")
-_INDEX: Final = Struct(">i")
-_COUNT: Final = Struct(">i")
-_INDEX_AND_LENGTH: Final = Struct(">ii")
-_NO_TAGS: Final = b"\0\0"
-_UUID_BYTES: Final = 16
 _NEVER_SERVED: Final = TRANSACTIONAL | CONTROL
 _SAMPLE_INDEX: Final = -0x01020304
 _SAMPLE: Final = -0x0102030405060708
 """Numbers whose bytes are in no topic's name."""
-
-Records = list[tuple[int, memoryview]]
-"""By the number of their partition, in the order of the request."""
-
-
-class Shape(NamedTuple):
-    """What a request to one topic says before its partitions, and where these begin with their count."""
-
-    version: int
-    acks: int
-    topic: str | UUID
-    end: int
-
-
-def read_shape(frame: bytes) -> Shape | None:
-    """The shape of a Produce request; None if it is not of the plain kind."""
-    try:
-        _, version = _HEAD.unpack_from(frame)
-        if not APIS[PRODUCE_KEY].offers(version):
-            return None
-        _, position = read_nullable_string(frame, PREFIX_AT)
-        shape = (_flexible_shape if version >= FLEXIBLE_FROM else _shape)(frame, version, position)
-    except (struct_error, IndexError, UnicodeDecodeError, ProtocolError):
-        return None
-    return shape if shape is not None and shape.acks in {ACKS_ALL, ACKS_LEADER} else None
-
-
-def _shape(frame: bytes, version: int, position: int) -> Shape | None:
-    transactional_size, acks, _, topic_count = _START.unpack_from(frame, position)
-    position += _START.size
-    (name_size,) = _NAME_SIZE.unpack_from(frame, position)
-    if (transactional_size, topic_count) != (-1, 1) or name_size < 0:
-        return None
-    position += _NAME_SIZE.size
-    name = frame[position : position + name_size].decode()
-    end = position + name_size
-    return Shape(version, acks, name, end) if end < len(frame) else None
-
-
-def _flexible_shape(frame: bytes, version: int, position: int) -> Shape | None:
-    # A length is written as one more than it is, and nothing as 0.
-    tag_count, transactional_size, acks, _, topic_count = _FLEXIBLE_START.unpack_from(frame, position)
-    if (tag_count, transactional_size, topic_count) != (0, 0, 2):
-        return None
-    position += _FLEXIBLE_START.size
-    topic: str | UUID
-    if version >= TOPIC_ID_FROM:
-        topic = UUID(bytes=frame[position : position + _UUID_BYTES].ljust(_UUID_BYTES, b"\0"))
-        position += _UUID_BYTES
-    else:
-        name_size, position = read_varint(frame, position)
-        name_end = position + name_size - 1
-        topic = frame[position:name_end].decode()
-        position = name_end
-    return Shape(version, acks, topic, position) if position < len(frame) else None
 
 
 class _AnswerLayout:
@@ -199,11 +128,7 @@ class ProduceTemplate:
 
     def records(self, frame: bytes, position: int) -> Records | None:
         """The records of each partition, whose count is at the position, if all of it is plain."""
-        try:
-            read = _flexible_records if self._is_flexible else _records
-            found = read(frame, position)
-        except (struct_error, IndexError, ProtocolError):
-            return None
+        found = read_records(frame, position, is_flexible=self._is_flexible)
         partition_count = len(self.logs)
         for index, records in found or ():
             if (
@@ -402,41 +327,3 @@ class ProduceTemplates:
         for place, log, end_offset in waits:
             self._commit.when_durable(log, end_offset, partial(on_end, place))
         return pending
-
-
-def _records(frame: bytes, position: int) -> Records | None:
-    """The records of each partition, if nothing else follows them."""
-    (count,) = _COUNT.unpack_from(frame, position)
-    position += _COUNT.size
-    if not 0 < count <= PARTITIONS_MAX:
-        return None
-    view = memoryview(frame)
-    found: Records = []
-    for _ in range(count):
-        index, length = _INDEX_AND_LENGTH.unpack_from(frame, position)
-        begin = position + _INDEX_AND_LENGTH.size
-        position = begin + length
-        if length < 0 or position > len(frame):
-            return None
-        found.append((index, view[begin:position]))
-    return found if position == len(frame) else None
-
-
-def _flexible_records(frame: bytes, position: int) -> Records | None:
-    """The same, with compact lengths, and with tags, of which there must be none."""
-    # A count, and a length, is written as one more than it is.
-    count = frame[position] - 1
-    position += 1
-    if not 0 < count <= PARTITIONS_MAX:
-        return None
-    view = memoryview(frame)
-    found: Records = []
-    for _ in range(count):
-        (index,) = _INDEX.unpack_from(frame, position)
-        size, begin = read_varint(frame, position + _INDEX.size)
-        position = begin + size - 1
-        if size < 1 or frame[position] != 0:
-            return None
-        found.append((index, view[begin:position]))
-        position += 1
-    return found if frame[position:] == _NO_TAGS else None

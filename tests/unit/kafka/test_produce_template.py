@@ -16,7 +16,8 @@ import pytest
 from headrace.config import BrokerConfig, LogConfig
 from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.engine import Engine
-from headrace.kafka.produce_template import TEMPLATES_MAX, ProduceTemplates, read_shape
+from headrace.kafka.produce_shape import read_shape
+from headrace.kafka.produce_template import TEMPLATES_MAX, ProduceTemplates
 from headrace.kafka.services import OFFSETS_TOPIC
 from headrace.log.batch import APPEND_TIME, CONTROL, TRANSACTIONAL, encode_batch
 from headrace.log.partition import PartitionLog
