@@ -7,7 +7,8 @@ found in another way. A walk over them goes by these rules:
   the batch after it and the next segment. The base offset, which the checksum does not cover, is held against
   both neighbours; when two of them overlap, the one that follows on what came before is believed.
 - After a batch that is not, the next sound one is searched for at every byte, up to the next place at which
-  the index says that a batch begins; from there the walk goes on in any case.
+  the index says that a batch begins; from there the walk goes on in any case. What is lost held at least one
+  offset, so the next sound one does not begin where that did.
 - From the end of what was sound to the beginning of what is sound again, the offsets are damaged: whoever
   asks for one of them gets CorruptBatch with their range, nobody gets what may be wrong, and nobody is led
   past them unawares.
@@ -78,9 +79,11 @@ class DamageWalk:
                 header = self._sound_header(position, next_offset, last_offset)
                 last_offset = None
             except CorruptBatch as error:
-                end = self._next_sound(position, next_offset)
+                # It held one offset at least; the index may have said with which one it ends.
+                after = (next_offset if last_offset is None else last_offset) + 1
+                end = self._next_sound(position, after)
                 yield DamagedRange(position, end, next_offset, str(error))
-                position, last_offset = end, None
+                position, next_offset, last_offset = end, after, None
             else:
                 yield SoundBatch(position, header)
                 next_offset = header.last_offset + 1
@@ -128,7 +131,8 @@ class DamageWalk:
 
     def _is_sound(self, position: int, next_offset: int) -> bool:
         try:
-            self._sound_header(position, next_offset)
+            header = self._sound_header(position, next_offset)
+            self._check_successor(header, position + header.size_bytes)
         except CorruptBatch:
             return False
         return True

@@ -23,10 +23,18 @@ OFFSETS = 2 * BATCH_COUNT
 
 @pytest.fixture
 def sealed(
-    open_partition: OpenPartition, make_batch: MakeBatch, disk: SimulatedDisk, partition_dir: Path
+    open_partition: OpenPartition,
+    make_batch: MakeBatch,
+    disk: SimulatedDisk,
+    partition_dir: Path,
+    request: pytest.FixtureRequest,
 ) -> list[bytes]:
-    """The batches of a sealed segment, after which comes another with one batch."""
-    log = open_partition(segment_bytes_max=100_000)
+    """The batches of a sealed segment, after which comes another with one batch.
+
+    A test may say how many bytes lie between two entries of its index.
+    """
+    interval = getattr(request, "param", 100)
+    log = open_partition(segment_bytes_max=100_000, index_interval_bytes=interval)
     for number in range(BATCH_COUNT):
         value = bytes([number]) * (30 + 10 * number)
         log.append(make_batch(2, at=[100 * number, 100 * number + 1], value=value), size_bytes_max=SIZE_MAX)
@@ -149,6 +157,25 @@ def test_a_stretch_that_is_there_twice_is_not_served_twice(
         end = random.randint(begin + 1, len(whole))
         content = (whole[:end] + whole[begin:end] + whole[end:])[: len(whole)]
         disk.overwrite(_path(partition_dir), content)
+        log = open_partition()
+        for offset, data in readable(log).items():
+            if offset < OFFSETS:
+                assert data == sealed[offset // 2]
+        log.close()
+
+
+@pytest.mark.parametrize("sealed", [1, 150, 4_096], indirect=True)
+def test_a_stretch_that_is_written_over_leads_nobody_past_what_it_has_destroyed(
+    open_partition: OpenPartition, disk: SimulatedDisk, partition_dir: Path, sealed: list[bytes]
+) -> None:
+    """Zeros may leave a batch whole but for its base offset, which its checksum does not cover."""
+    whole = b"".join(sealed)
+    ends = [sum(map(len, sealed[:number])) for number in range(BATCH_COUNT + 1)]
+    random = Random(3)
+    stretches = [(ends[number] + 70, ends[number + 1] + 8) for number in range(BATCH_COUNT - 1)]
+    stretches += [tuple(sorted(random.sample(range(len(whole) + 1), 2))) for _ in range(100)]
+    for begin, end in stretches:
+        disk.overwrite(_path(partition_dir), whole[:begin] + bytes(end - begin) + whole[end:])
         log = open_partition()
         for offset, data in readable(log).items():
             if offset < OFFSETS:
