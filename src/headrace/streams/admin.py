@@ -150,6 +150,12 @@ def ask_starts(config: Reachable, topics: Sequence[Topic]) -> dict[str, dict[int
     return {topic.name: _start_offsets(cluster, topic, counts[topic.name]) for topic in topics}
 
 
+def ask_partition_counts(config: Reachable, topics: Collection[str]) -> dict[str, int]:
+    """How many partitions the topics, which must exist, have now."""
+    counts = Cluster(config).partition_counts()
+    return {name: counts[name] for name in topics}
+
+
 def _start_offsets(cluster: Cluster, topic: Topic, partition_count: int) -> dict[int, int]:
     start, places = topic.start, [(topic.name, partition) for partition in range(partition_count)]
     if start == "earliest":

@@ -21,6 +21,7 @@ _STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _JAVA_CLASS: Final = re.compile(r"^(?:Caused by: )?(?:[a-z0-9_]+\.)+(?=[A-Z])")
 _OURS: Final = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
 _TRACE: Final = "Traceback (most recent call last):\n"
+_NOT_ALL_NAMED: Final = "If startingOffsets contains specific offsets, you must specify all TopicPartitions"
 _REFUSED: Final = re.compile(r"The operator\(s\): (.+?) is not in the operator allowlist")
 _REFUSED_MODE: Final = re.compile(r"Streaming real-time mode has the following limitation: (.+)")
 
@@ -62,6 +63,11 @@ def headrace_error(error: BaseException | str) -> HeadraceError | None:
     name, message = raised[-1]
     kind = getattr(headrace.errors, name, None)
     return kind(message) if isinstance(kind, type) and issubclass(kind, HeadraceError) else None
+
+
+def has_grown(error: BaseException | str) -> bool:
+    """Whether a query could not start because a topic has partitions that its starts don't name."""
+    return _NOT_ALL_NAMED in str(error)
 
 
 def realtime_refusal(error: BaseException | str) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -22,12 +22,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.config import StreamsConfig
 from headrace.errors import HeadraceError, PipelineError, PipelineFailed
-from headrace.streams.admin import ask_starts
+from headrace.streams.admin import ask_partition_counts, ask_starts
 from headrace.streams.check import keep_plan
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.client_options import kafka_options, portable_options
 from headrace.streams.describe import describe_rows
-from headrace.streams.failure import first_line, realtime_refusal
+from headrace.streams.failure import first_line, has_grown, realtime_refusal
 from headrace.streams.given_up import clear_given_up_state, note_given_up
 from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import Plan
@@ -48,6 +48,8 @@ STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
 DEAD_LETTERS_EVERY_S: Final = 2
 """How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
+GROWTHS_MAX: Final = 3
+"""How often a query is started again because a topic got partitions while it was being started."""
 _STARTED_PAUSE_S: Final = 0.05
 
 
@@ -65,7 +67,13 @@ class Queries:
     """Of the queries that don't write through Spark's own sink."""
     _companions: set[str] = field(default_factory=set)
     """The queries that take dead letters."""
+    _read: dict[str, list[Topic]] = field(default_factory=dict)
+    """What each query reads; those for dead letters first."""
     _starts: Mapping[str, Starts] = field(default_factory=dict)
+    _begin: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """Starts each of the queries."""
+    _growths: Counter[str] = field(default_factory=Counter)
+    """How often each query was started again because a topic had grown."""
     _reported: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The last report of each query that `progress` has returned."""
 
@@ -76,15 +84,21 @@ class Queries:
         """
         topics = plan.read_topics if dead_letters_of is None else dead_letters_of
         self._companions = {topic.dead_letters_query for topic in topics}
-        read = {topic.dead_letters_query: [topic] for topic in topics}
-        read |= {name: list(parameters.values()) for name, parameters in plan.sources.items()}
-        self._starts = settle_starts(self.config, read, partial(ask_starts, self.config))
+        # Also of those that are taken later, or elsewhere: they must not begin behind the pipelines.
+        self._read = {topic.dead_letters_query: [topic] for topic in plan.read_topics}
+        self._read |= {name: list(parameters.values()) for name, parameters in plan.sources.items()}
+        self._settle()
+        # From where is settled, so the order means nothing but that pipelines are not kept waiting.
+        self._begin = {
+            pipeline.name: partial(self._start_pipeline, pipeline, plan.sources[pipeline.name])
+            for pipeline in plan.pipelines
+        }
+        self._begin |= {
+            topic.dead_letters_query: partial(self._start_dead_letters, topic) for topic in topics
+        }
         try:
-            # From where is settled, so the order means nothing but that pipelines are not kept waiting.
-            for pipeline in plan.pipelines:
-                self._start_pipeline(pipeline, plan.sources[pipeline.name])
-            for topic in topics:
-                self._start_dead_letters(topic)
+            for begin in self._begin.values():
+                begin()
         except BaseException:
             # Why it could not start matters more than that another can't be stopped in time.
             with suppress(*JAVA_GONE):
@@ -108,24 +122,29 @@ class Queries:
     def await_done(self, within_s: float) -> None:
         """Wait until the queries have processed what there was when they started; raise if one has failed."""
         deadline_s = time.monotonic() + within_s
-        for name, query in self.running.items():
-            with self._java_is_there(name):
-                try:
-                    is_done = query.awaitTermination(max(1, int(deadline_s - time.monotonic())))
-                except StreamingQueryException as error:
-                    self._fail(name, error)
-            if not is_done:
-                raise PipelineFailed(f"{name} has not processed what there was within {within_s:.0f} s")
+        for name in self.running:
+            while not self._is_done(name, deadline_s):
+                if time.monotonic() > deadline_s:
+                    raise PipelineFailed(f"{name} has not processed what there was within {within_s:.0f} s")
         self.running.clear()
+
+    def _is_done(self, name: str, deadline_s: float) -> bool:
+        with self._java_is_there(name):
+            try:
+                left_s = max(1, int(deadline_s - time.monotonic()))
+                return bool(self.running[name].awaitTermination(left_s))
+            except StreamingQueryException as error:
+                self._begin_anew(name, error)
+                return False
 
     def check(self) -> None:
         """Raise if a query has failed or ended."""
-        for name, query in self.running.items():
+        for name, query in list(self.running.items()):
             with self._java_is_there(name):
                 is_active, error = query.isActive, query.exception()
             if error is not None:
-                self._fail(name, error)
-            if not is_active:
+                self._begin_anew(name, error)
+            elif not is_active:
                 raise PipelineFailed(f"{name} has ended by itself; Spark's log is {log_path(self.config)}")
 
     def progress(self) -> list[Progress]:
@@ -158,6 +177,22 @@ class Queries:
         for batches in self._batches.values():
             batches.close()
         self._batches.clear()
+
+    def _settle(self) -> None:
+        self._starts = settle_starts(
+            self.config,
+            self._read,
+            partial(ask_starts, self.config),
+            partial(ask_partition_counts, self.config),
+        )
+
+    def _begin_anew(self, name: str, error: StreamingQueryException) -> None:
+        """Start a query again that failed because its topic has grown since the starts were settled."""
+        if not has_grown(error) or self._growths[name] == GROWTHS_MAX:
+            self._fail(name, error)
+        self._growths[name] += 1
+        self._settle()
+        self._begin[name]()
 
     def _start_dead_letters(self, topic: Topic) -> None:
         name = topic.dead_letters_query

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
+import headrace.streams.queries as queries_module
 from headrace import Broker
 from headrace.config import BrokerConfig, StreamsConfig, TlsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.streams.plan import make_plan
 from headrace.streams.queries import Queries
+from headrace.streams.starts import settle_starts
 from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -74,6 +78,55 @@ def test_several_topics_are_read_as_one_from_what_comes_after_the_start(
     assert sorted((row["from"], row["id"]) for row in rows) == [("north", "n"), ("south", "s")]
     assert [letter.value for letter in kafka.read_count("south.dead-letters", 1)] == [b"bad"]
     kafka.read_count("north.dead-letters", 0)
+
+
+def test_a_topic_that_grows_while_it_is_being_read_first_and_then_gets_another_schema_is_read_whole(
+    kafka: Any,
+    config: StreamsConfig,
+    start: StartQueries,
+    committed: Callable[[str], set[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readings = hr.topic("readings", schema="id string not null", start="latest", partitions=1)
+
+    def copies(topic: hr.Topic) -> hr.Pipeline[Any]:
+        pipeline = hr.pipeline(writes=hr.topic("copies", partitions=1), name="copies", reads={"rows": topic})
+        return pipeline(lambda rows: rows.select("id"))
+
+    growths = [2]
+
+    def settle_and_grow(*arguments: Any) -> Any:
+        settled = settle_starts(*arguments)
+        if growths:
+            admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+            admin.create_partitions([NewPartitions("readings", growths.pop())])["readings"].result()
+            produce('{"id": "grown"}', partition=1)
+        return settled
+
+    def produce(value: str, *, partition: int) -> None:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        producer.produce("readings", value, partition=partition)
+        assert producer.flush(60) == 0
+
+    monkeypatch.setattr(queries_module, "settle_starts", settle_and_grow)
+    ensure_topics(config, make_plan([copies(readings)]).topics())
+    produce('{"id": "old"}', partition=0)
+    produce("old", partition=0)
+    queries = start(copies(readings), realtime=False)
+    produce("bad", partition=0)
+    produce('{"id": "behind it"}', partition=0)
+    values = [record.value for record in kafka.read_count("copies", 2)]
+    assert sorted(values) == [b'{"id":"behind it"}', b'{"id":"grown"}']
+    assert [letter.value for letter in kafka.read_count("readings.dead-letters", 1)] == [b"bad"]
+    committed("copies")
+    queries.stop()
+
+    produce("bad while it was stopped", partition=0)
+    produce('{"id": "last"}', partition=1)
+    start(copies(replace(readings, schema="id string not null, more int")), realtime=False)
+    assert kafka.read_count("copies", 3)[-1].value == b'{"id":"last"}'
+    letters = kafka.read_count("readings.dead-letters", 2)
+    assert [letter.value for letter in letters] == [b"bad", b"bad while it was stopped"]
 
 
 @BOTH_MODES
