@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,19 +23,34 @@ def describe_rows(
     """Describe what a pipeline returned for these frames, one for each parameter."""
     optimizer = rows.sparkSession._jsparkSession.sessionState().optimizer()  # noqa: SLF001 - no public way
     analyzed = _analyzed(rows)
+    named = source_names(topics)
     return describe(
         read_plan(analyzed.toJSON()),
         read_plan(optimizer.execute(analyzed).toJSON()),
-        columns=columns_of(frames),
+        columns=columns_of({named[parameter]: frame for parameter, frame in frames.items()}),
         sources=_sources(analyzed),
         shuffle_partition_count=config.shuffle_partition_count,
         output_mode=OUTPUT_MODE,
         watermarks={
-            f"{parameter}.{topic.event_time}": topic.watermark
+            f"{named[parameter]}.{topic.event_time}": topic.watermark
             for parameter, topic in topics.items()
             if topic.watermark is not None
         },
     )
+
+
+def source_names(topics: Mapping[str, Topic]) -> dict[str, str]:
+    """What each parameter reads, by names that stay the same when a parameter is renamed.
+
+    These are the topics' own. One that is read by several parameters gets a number at all but the first.
+    """
+    named: dict[str, str] = {}
+    seen: Counter[str] = Counter()
+    for parameter, topic in topics.items():
+        name = ",".join(topic.names)
+        seen[name] += 1
+        named[parameter] = name if seen[name] == 1 else f"{name}#{seen[name]}"
+    return named
 
 
 def plan_of(rows: DataFrame) -> Node:
@@ -43,13 +59,13 @@ def plan_of(rows: DataFrame) -> Node:
 
 
 def columns_of(frames: Mapping[str, DataFrame]) -> dict[int, str]:
-    """The columns that a pipeline is given, by the session's numbers: `orders.amount: double`."""
+    """The columns of frames that have names, by the session's numbers: `orders.amount: double`."""
     columns = {}
-    for parameter, frame in frames.items():
+    for name, frame in frames.items():
         attributes = _analyzed(frame).output()
         for index, field in enumerate(frame.schema.fields):
             number = attributes.apply(index).exprId().id()
-            columns[number] = f"{parameter}.{field.name}: {field.dataType.simpleString()}"
+            columns[number] = f"{name}.{field.name}: {field.dataType.simpleString()}"
     return columns
 
 

@@ -80,6 +80,13 @@ CASES = [
         breaking=False,
         spark_goes_on=True,
     ),
+    Case(
+        name="another name for a parameter",
+        changed=pipeline(lambda renamed: kept(renamed), renamed=orders),  # noqa: PLW0108 - for its parameter
+        says=None,
+        breaking=False,
+        spark_goes_on=True,
+    ),
     case(
         "another column under the old name",
         lambda rows: by_minute(rows.withColumn("amount", F.col("amount") * 100), TOTAL, NUMBER),
