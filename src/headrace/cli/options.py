@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headrace.config import default_bootstrap, default_data_dir
+from headrace.errors import ConfigError
 from headrace.logs import LogFormat, LogLevel
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -32,6 +34,39 @@ DataDir = Annotated[
         help="Where logs and checkpoints are kept.",
     ),
 ]
+
+ShufflePartitions = Annotated[
+    int,
+    typer.Option("--shuffle-partitions", min=1, help="How many partitions keyed state has when it is made."),
+]
+
+TransactionTimeout = Annotated[
+    int,
+    typer.Option(
+        "--transaction-timeout", min=1, help="Seconds that writing a batch may take; brokers allow 900."
+    ),
+]
+
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spark-conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.executor.memory=4g. May be given several times.",
+    ),
+]
+
+
+def spark_options(given: Sequence[str] | None) -> dict[str, str]:
+    """The settings that `--spark-conf` was given."""
+    options = {}
+    for each in given or ():
+        key, equals, value = each.partition("=")
+        if not key or not equals:
+            raise ConfigError(f"--spark-conf {each!r}: write KEY=VALUE, such as spark.executor.memory=4g")
+        options[key.strip()] = value.strip()
+    return options
+
 
 LogFormatOption = Annotated[
     LogFormat, typer.Option("--log-format", help="Log lines for people (text) or for programs (json).")

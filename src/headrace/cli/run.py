@@ -14,7 +14,16 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options import Bootstrap, DataDir, LogFormatOption, LogLevelOption
+from headrace.cli.options import (
+    Bootstrap,
+    DataDir,
+    LogFormatOption,
+    LogLevelOption,
+    ShufflePartitions,
+    SparkConf,
+    TransactionTimeout,
+    spark_options,
+)
 from headrace.cli.output import announce, say
 from headrace.config import Address, Guarantee, StreamsConfig, check_metrics_address
 from headrace.driver.restarts import RestartPolicy
@@ -44,6 +53,9 @@ def run(
     max_records_per_batch: Annotated[
         int, typer.Option(min=1, help="The most that a micro-batch reads of a topic that does not say so.")
     ] = 1_000_000,
+    shuffle_partitions: ShufflePartitions = 2,
+    transaction_timeout_s: TransactionTimeout = 900,
+    spark_conf: SparkConf = None,
     restarts: Annotated[
         int,
         typer.Option(
@@ -84,7 +96,10 @@ def run(
         realtime_batch_s=batch_s,
         guarantee=guarantee,
         max_records_per_batch=max_records_per_batch,
+        shuffle_partition_count=shuffle_partitions,
+        transaction_s_max=transaction_timeout_s,
         client_options=client_options(),
+        spark_options=spark_options(spark_conf),
     )
     mode = "in real-time mode" if realtime else "in micro-batches"
     with (

@@ -45,8 +45,14 @@ class StreamsConfig:
     """The most that one micro-batch reads of a topic that does not say so itself."""
     client_options: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
     """How to log in to a secured broker, in librdkafka's words, for all Kafka clients of pipelines."""
+    spark_options: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    """Further settings of Spark, such as `spark.executor.memory`. What Headrace sets itself is refused."""
 
     def __post_init__(self) -> None:
+        for key in self.spark_options:
+            require(
+                key.startswith("spark."), f"{key!r} is no setting of Spark: their names begin with `spark.`"
+            )
         require(
             self.guarantee is None or self.guarantee in GUARANTEES,
             f"guarantee is {self.guarantee!r}: use one of {', '.join(GUARANTEES)}",

@@ -27,6 +27,7 @@ from headrace.config import StreamsConfig
 from headrace.streams.gateway import end_java, java_beside, kill_java, launch_java
 from headrace.streams.jars import find_checkpoint_jar, resolve_jars
 from headrace.streams.java import find_java
+from headrace.streams.spark_options import with_options_of_user
 from headrace.streams.workspace import workspace
 
 SHUFFLE_WAIT_MS: Final = 2
@@ -132,7 +133,7 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Jars, work_dir: 
     if master.startswith("local"):
         # The machines of a cluster may not have the jar, and must all see checkpoints in the same way.
         options |= _cheap_checkpoints(jars.checkpoint)
-    return options
+    return with_options_of_user(options, config.spark_options)
 
 
 def _cheap_checkpoints(jar: Path | None) -> dict[str, str]:

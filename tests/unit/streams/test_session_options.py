@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from headrace.config import StreamsConfig
+from headrace.errors import ConfigError
 from headrace.streams.session import Jars, session_options
 
 JARS = Jars(connector=[Path("/jars/a.jar"), Path("/jars/b.jar")], checkpoint=Path("/jars/c.jar"))
@@ -79,3 +82,38 @@ def test_without_the_jar_for_checkpoints_spark_has_its_own_file_system() -> None
     )
 
     assert not any("fs.file.impl" in key or "extraClassPath" in key for key in options)
+
+
+def test_settings_of_a_user_are_added_or_put_behind_those_that_are_there() -> None:
+    given = {"spark.executor.memory": "4g", "spark.jars": "/own.jar", "spark.ui.enabled": "true"}
+    options = options_of(StreamsConfig(spark_options=given))
+
+    assert options["spark.executor.memory"] == "4g"
+    assert options["spark.jars"] == "/jars/a.jar,/jars/b.jar,/own.jar"
+    assert options["spark.ui.enabled"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("spark.master", "name the cluster with --master"),
+        ("spark.sql.shuffle.partitions", "use --shuffle-partitions"),
+        ("spark.sql.session.timeZone", "times are read and written in UTC"),
+        ("spark.sql.streaming.stateStore.providerClass", "real-time mode only"),
+        ("spark.sql.streaming.stopTimeout", "Headrace sets it to 10s, and relies on it"),
+        ("spark.app.name", "it is the command's"),
+    ],
+)
+def test_a_setting_of_our_own_is_refused_with_the_reason(key: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} can't be set: .*{reason}"):
+        options_of(StreamsConfig(spark_options={key: "x"}))
+
+
+def test_a_cluster_may_be_told_where_its_driver_is() -> None:
+    config = StreamsConfig(master="spark://example:7077", spark_options={"spark.driver.host": "10.0.0.1"})
+    assert options_of(config)["spark.driver.host"] == "10.0.0.1"
+
+
+def test_what_is_no_setting_of_spark_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'executor\.memory' is no setting of Spark"):
+        StreamsConfig(spark_options={"executor.memory": "4g"})
