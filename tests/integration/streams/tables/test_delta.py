@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import json
+import re
+import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
@@ -158,3 +163,68 @@ def test_rows_that_do_not_fit_the_table_are_refused_with_all_reasons(
         writer(keyed).write(rows.withColumn("k", F.lit(None).cast("string")), 1)
     assert writer(target).write(rows.drop("k"), 1) == 3, "a missing column is null"
     assert hr.read_delta(spark, target.path).where("k is null").count() == 3
+
+
+def test_a_partitioned_table_is_read_by_the_values_in_its_log(spark: SparkSession, tmp_path: Path) -> None:
+    path, at = tmp_path / "with space", datetime(2026, 1, 2, 3, 4, 5, 6, UTC)
+    rows = [(1, "a b", at, 1.5), (2, "c/d=e%", at, 2.5), (3, None, None, 3.5), (4, "a b", at, 4.5)]
+    schema = pa.schema(
+        [("n", pa.int64()), ("kind", pa.string()), ("at", pa.timestamp("us", "UTC")), ("v", pa.float64())]
+    )
+    columns = dict(zip(schema.names, zip(*rows, strict=True), strict=True))
+    write_deltalake(path, pa.table(columns, schema), partition_by=["kind", "at"])
+
+    frame = hr.read_delta(spark, path)
+
+    assert frame.columns == schema.names
+    found = frame.withColumn("at", F.unix_micros("at")).orderBy("n").collect()
+    at_us = round(at.timestamp() * 1_000_000)
+    assert [tuple(row) for row in found] == [
+        (n, kind, None if moment is None else at_us, v) for n, kind, moment, v in rows
+    ]
+
+
+MAPPED = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c1"}
+# Rows 3 and 7, as Delta writes them into its log: an array of one roaring bitmap of one container.
+BITMAP = struct.pack("<iqiiiHHiHH", 1681511377, 1, 0, 12346, 1, 0, 1, 16, 3, 7)
+Z85 = bytes.maketrans(
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+)
+DELETED = {
+    "storageType": "i",
+    "pathOrInlineDv": base64.b85encode(BITMAP).translate(Z85).decode(),
+    "sizeInBytes": len(BITMAP),
+    "cardinality": 2,
+}
+
+
+@pytest.mark.parametrize(
+    ("features", "changes", "reason"),
+    [
+        (["columnMapping"], {"configuration": {"delta.columnMapping.mode": "name"}}, "(column mapping)"),
+        (["deletionVectors"], {"deletionVector": DELETED}, "(deletion vectors)"),
+        (["typeWidening"], {}, "the feature typeWidening, which is not known here"),
+        (["nonsense"], {}, "Feature 'nonsense' is not supported"),
+    ],
+)
+def test_a_table_whose_files_do_not_tell_its_rows_is_refused(
+    spark: SparkSession, tmp_path: Path, features: list[str], changes: dict[str, Any], reason: str
+) -> None:
+    write_deltalake(tmp_path, pa.table({"n": list(range(50))}))
+    (log,) = (tmp_path / "_delta_log").glob("*.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            named = {"readerFeatures": features, "writerFeatures": features}
+            action["protocol"] = {"minReaderVersion": 3, "minWriterVersion": 7, **named}
+        if "metaData" in action and "configuration" in changes:
+            schema = json.loads(action["metaData"]["schemaString"])
+            schema["fields"][0]["metadata"] = MAPPED
+            action["metaData"] |= {"schemaString": json.dumps(schema), **changes}
+        if "add" in action and "deletionVector" in changes:
+            action["add"] |= changes
+    log.write_text("\n".join(map(json.dumps, actions)))
+
+    with pytest.raises(PipelineError, match=re.escape(reason)):
+        hr.read_delta(spark, tmp_path)
