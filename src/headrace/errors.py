@@ -5,6 +5,7 @@
     │   ├── ConfigError          a setting, an option or an environment variable has a bad value
     │   ├── SetupError           the machine lacks something: Java, connector jars, an extra
     │   ├── PipelineError        a pipeline is defined or called in a way that can't run
+    │   │   └── PipelineReplaced another run of the pipeline has taken over, from another checkpoint
     │   ├── DataDirectoryInUse   another process owns the data directory
     │   ├── TopicExists          a topic of that name is already there
     │   ├── UnknownTopic         no topic has that name
@@ -57,6 +58,10 @@ class SetupError(UsageError):
 
 class PipelineError(UsageError):
     """A pipeline is defined or called in a way that can't run."""
+
+
+class PipelineReplaced(PipelineError):
+    """Another run of the pipeline has taken over, from another checkpoint: this one must not come back."""
 
 
 class DataDirectoryInUse(UsageError):

@@ -81,7 +81,20 @@ class Connector:
         try:
             yield
         except KafkaException as error:
-            raise _explained(self.pipeline, error) from error
+            raise self._explained(error.args[0]) from error
+
+    def _explained(self, error: KafkaError) -> FaultError:
+        if error.code() in _FENCED:
+            return InvalidProducerEpoch(
+                f"a transaction of pipeline {self.pipeline} was given up: another writer has taken over (a "
+                "second run, or a task that was started twice), or writing the batch took longer than the "
+                f"{self.transaction_s_max} s that it may (--transaction-timeout)"
+            )
+        if error.code() in _UNREACHABLE:
+            return BrokerUnavailable(
+                f"pipeline {self.pipeline} can't write: no broker answers ({error.str()})"
+            )
+        return PipelineFailed(f"pipeline {self.pipeline} can't write: {error.str()}")
 
 
 class Ledger:
@@ -208,15 +221,3 @@ def send(producer: Producer, records: Iterable[Record]) -> int:
                 break
         count += 1
     return count
-
-
-def _explained(pipeline: str, exception: KafkaException) -> FaultError:
-    error: KafkaError = exception.args[0]
-    if error.code() in _FENCED:
-        return InvalidProducerEpoch(
-            f"another writer of pipeline {pipeline} has taken over: a second run of it, from another "
-            "checkpoint, or a task that was started twice"
-        )
-    if error.code() in _UNREACHABLE:
-        return BrokerUnavailable(f"pipeline {pipeline} can't write: no broker answers ({error.str()})")
-    return PipelineFailed(f"pipeline {pipeline} can't write: {error.str()}")

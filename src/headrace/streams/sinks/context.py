@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.config import Guarantee
+from headrace.streams.claim import has_claimed, note_claim
 from headrace.streams.given_up import digest_of, given_up_digests
-from headrace.streams.sinks.ledger import Batch
+from headrace.streams.sinks.ledger import NO_DIGEST, Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-NO_DIGEST: Final = "-"
 TRANSACTION_S_MAX: Final = 900
 """The longest that Kafka's brokers let a transaction take, unless they are told otherwise."""
 
@@ -52,8 +52,8 @@ class WriteContext:
     transaction_s_max: int = TRANSACTION_S_MAX
     """How long a transaction may take before the broker gives it up."""
 
-    def batch(self, batch_id: int, *, is_first: bool) -> Batch:
-        """The batch that is about to be written; `is_first` if none was since the query was started."""
+    def batch(self, batch_id: int, target: str, *, is_first: bool) -> Batch:
+        """The batch that is about to be written there; `is_first` if none was since the query was started."""
         there = self.checkpoint
         return Batch(
             pipeline=self.pipeline,
@@ -62,7 +62,13 @@ class WriteContext:
             digest=NO_DIGEST if there is None else digest_of(there, batch_id),
             given_up=frozenset() if there is None else given_up_digests(there, batch_id),
             is_first=is_first,
+            has_claimed=there is not None and has_claimed(there, self.query_id, target),
         )
+
+    def note_claim(self, target: str) -> None:
+        """Note down that the ledger of what is written is in the hands of this checkpoint."""
+        if self.checkpoint is not None:
+            note_claim(self.checkpoint, self.query_id, target)
 
 
 def read_query_id(checkpoint: Path) -> str:

@@ -140,16 +140,16 @@ class _Ledger:
     def __init__(self, connection: Connection, batch: Batch) -> None:
         self._connection = connection
         self._name, self._target = _literal(batch.pipeline), _literal(batch.query_id)
-        self._where = f"WHERE pipeline = {self._name} AND target = {self._target} AND partition = 0"
+        self._where = f"WHERE pipeline = {self._name} AND target = {self._target} AND share_number = 0"
 
     def locked_entry(self) -> Entry | None:
         """The entry. Nobody else can change it until the transaction ends; None where there is none yet."""
+        self._ensure_table()
         with closing(self._connection.cursor()) as cursor:
-            cursor.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER_TABLE} {LEDGER_COLUMNS}")
             # An update that changes nothing: all databases lock the row for it.
-            cursor.execute(f"UPDATE {LEDGER_TABLE} SET partition = 0 {self._where}")
+            cursor.execute(f"UPDATE {LEDGER_TABLE} SET share_number = 0 {self._where}")
             cursor.execute(
-                f"SELECT next_batch_id, query_id, partition_count, digest FROM {LEDGER_TABLE} {self._where}"
+                f"SELECT next_batch_id, query_id, share_count, digest FROM {LEDGER_TABLE} {self._where}"
             )
             row = cursor.fetchone()
         if row is None:
@@ -157,17 +157,39 @@ class _Ledger:
         next_batch_id, query_id, task_count, digest = row
         return Entry(next_batch_id=next_batch_id, query_id=query_id, task_count=task_count, digest=digest)
 
+    def _ensure_table(self) -> None:
+        """Create the table if it is missing. Who may not create one can have it made beforehand."""
+        with closing(self._connection.cursor()) as cursor:
+            try:
+                cursor.execute(f"SELECT digest FROM {LEDGER_TABLE} WHERE 1 = 0")
+                cursor.fetchone()
+                is_there = True
+            except Exception:  # noqa: BLE001 - each driver has errors of its own
+                is_there = False
+        # Also where it is there: else a database might show the ledger as it was before its row is locked.
+        self._connection.rollback()
+        if not is_there:
+            self._create_table()
+
+    def _create_table(self) -> None:
+        with closing(self._connection.cursor()) as cursor:
+            try:
+                cursor.execute(f"CREATE TABLE {LEDGER_TABLE} {LEDGER_COLUMNS}")
+                self._connection.commit()
+            except Exception:  # noqa: BLE001 - as above; where it is still missing, the next statement fails
+                self._connection.rollback()
+
     def put(self, entry: Entry) -> None:
         """Write the entry down. Of two that put the first one at the same time, one fails."""
         values = (
             f"next_batch_id = {entry.next_batch_id}, query_id = {_literal(entry.query_id)}, "
-            f"partition_count = {entry.task_count}, digest = {_literal(entry.digest)}"
+            f"share_count = {entry.task_count}, digest = {_literal(entry.digest)}"
         )
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(f"UPDATE {LEDGER_TABLE} SET {values} {self._where}")
             if cursor.rowcount == 0:
                 cursor.execute(
-                    f"INSERT INTO {LEDGER_TABLE} (pipeline, target, partition, partition_count, query_id, "
+                    f"INSERT INTO {LEDGER_TABLE} (pipeline, target, share_number, share_count, query_id, "
                     f"next_batch_id, digest) VALUES ({self._name}, {self._target}, 0, {entry.task_count}, "
                     f"{_literal(entry.query_id)}, {entry.next_batch_id}, {_literal(entry.digest)})"
                 )

@@ -17,8 +17,8 @@ batch, which a checkpoint that was put back, or lost its last file, would make.
 | entry | batch | |
 |---|---|---|
 | none | | write |
-| of another query | first since the start | write: the pipeline begins afresh |
-| of another query | later | refuse: another run of the pipeline is writing, from another checkpoint |
+| of another query | first since the start, of a query that never had the ledger | write: it begins afresh |
+| of another query | any other | refuse: another run of the pipeline has taken over, from another checkpoint |
 | of this query, up to an earlier batch | | write |
 | of this query, this batch | same input, same spread | skip: the share was written |
 | of this query, this batch | other input, the entry's was given up by real-time mode | write |
@@ -27,6 +27,10 @@ batch, which a checkpoint that was put back, or lost its last file, would make.
 
 Whoever decides has fenced all earlier writers of the same share first, so that the entry can't change between
 the decision and the commit.
+
+Who begins afresh puts an entry into each share before he writes anything: up to the batch that he begins
+with, and of no input. So a run that is fenced sees at once by whom, and that it must not come back: see
+claim.py.
 """
 
 from __future__ import annotations
@@ -36,10 +40,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, PipelineReplaced
+from headrace.streams.claim import CLAIM
 
 _MARK: Final = "headrace"
 _VERSION: Final = "1"
+NO_DIGEST: Final = "-"
+"""Where there is no input that could be told from others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,8 @@ class Batch:
     """Digests of inputs that had this id and were given up by a change to real-time mode."""
     is_first: bool
     """Whether no batch was written since the query was started."""
+    has_claimed: bool = False
+    """Whether the query had the ledger before: see claim.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +108,13 @@ def entry_after(batch: Batch, task_count: int) -> Entry:
     )
 
 
+def claim_before(batch: Batch, task_count: int) -> Entry:
+    """What the ledger says of a share of which nothing was written yet, by a query that begins afresh."""
+    return Entry(
+        next_batch_id=batch.batch_id, query_id=batch.query_id, task_count=task_count, digest=NO_DIGEST
+    )
+
+
 def read_entry(pipeline: str, offset: int, metadata: str | None) -> Entry | None:
     """The entry that a committed offset is; None where nothing was committed."""
     if offset < 0:
@@ -120,12 +136,9 @@ def decide(entry: Entry | None, batch: Batch, task_count: int) -> Verdict:
     if entry is None:
         return Verdict.WRITE
     if entry.query_id != batch.query_id:
-        if batch.is_first:
+        if batch.is_first and not batch.has_claimed:
             return Verdict.WRITE
-        raise PipelineError(
-            f"another run of pipeline {batch.pipeline} writes to the same topic from another checkpoint: "
-            "stop one of them, or give one another name"
-        )
+        raise taken_over(batch.pipeline)
     if entry.next_batch_id <= batch.batch_id or _is_given_up(entry, batch):
         return Verdict.WRITE
     if entry.next_batch_id > batch.batch_id + 1 or entry.digest != batch.digest:
@@ -136,6 +149,21 @@ def decide(entry: Entry | None, batch: Batch, task_count: int) -> Verdict:
             f"and can't be finished with {task_count}: start the pipeline again"
         )
     return Verdict.SKIP
+
+
+def taken_over(pipeline: str) -> PipelineReplaced:
+    """What ends a run for good that was replaced by another."""
+    return PipelineReplaced(
+        f"another run of pipeline {pipeline} has taken over, from a newer checkpoint, and this one ends: run "
+        "a pipeline from one --data only, or give one of the two another name. To go on from this checkpoint "
+        f"all the same, stop the other run, and remove {CLAIM} from the checkpoint"
+    )
+
+
+def refuse_replaced(entries: Iterable[Entry | None], batch: Batch) -> None:
+    """Raise if the ledger is in other hands by now."""
+    if batch.has_claimed and any(entry and entry.query_id != batch.query_id for entry in entries):
+        raise taken_over(batch.pipeline)
 
 
 def _is_given_up(entry: Entry, batch: Batch) -> bool:

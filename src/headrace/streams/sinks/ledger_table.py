@@ -3,13 +3,14 @@
     headrace_batches
     pipeline         the pipeline's name; for a user's function, the name that it was given
     target           schema and name of the table that is written; for a user's function, the query's id
-    partition        number of the share; -1 for the run itself
-    partition_count  into how many shares the batch was spread
+    share_number     number of the share; -1 for the run itself
+    share_count      into how many shares the batch was spread
     query_id         Spark's, or any other id of one run of batches
     next_batch_id    id of the batch whose share was written, plus one
     digest           of the batch's input; for the run itself, the run's id
 
-What an entry says about a batch is decided in ledger.py.
+What an entry says about a batch is decided in ledger.py. None of the names is a reserved word in PostgreSQL,
+MySQL or SQLite: they are written without quotes, which each has its own of.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ LEDGER_TABLE: Final = "headrace_batches"
 LEDGER_COLUMNS: Final = """(
     pipeline varchar(300) NOT NULL,
     target varchar(300) NOT NULL,
-    partition integer NOT NULL,
-    partition_count integer NOT NULL,
+    share_number integer NOT NULL,
+    share_count integer NOT NULL,
     query_id varchar(100) NOT NULL,
     next_batch_id bigint NOT NULL,
     digest varchar(100) NOT NULL,
-    PRIMARY KEY (pipeline, target, partition)
+    PRIMARY KEY (pipeline, target, share_number)
 )"""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark import SparkContext, TaskContext
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
 
-from headrace.errors import PipelineFailed
+from headrace.errors import HeadraceError, PipelineFailed
 from headrace.failpoints import Failpoint, arm, disarm, draw
 from headrace.streams.failure import headrace_error
 
+T = TypeVar("T")
+
+AGAIN_MAX: Final = 2
+"""How often a batch is written again after an error that may pass."""
 TASK_FAILPOINTS: Final = ("pipeline.task.begun", "pipeline.task.produced", "pipeline.task.committed")
 
 
@@ -59,6 +64,41 @@ def told() -> Iterator[None]:
         if ours is not None:
             raise ours from error
         raise
+
+
+def run_tasks(
+    make: Callable[[], DataFrame], *, after: type[HeadraceError], check: Callable[[], None]
+) -> list[Row]:
+    """What tasks answer. After such an error those that were not through run again: the ledger knows which.
+
+    Where Spark keeps state, nothing before the tasks may be computed a second time, and it is not: the
+    rows are there already, spread as they were. Adaptive plans, which Spark has for queries without state
+    only, can't be run again; so a new one is made.
+    """
+    shares: list[DataFrame] = []
+
+    def collect() -> list[Row]:
+        if not shares or _is_adaptive(shares[-1]):
+            shares.append(make())
+        with told():
+            return shares[-1].collect()
+
+    return tried_again(collect, after=after, check=check)
+
+
+def _is_adaptive(frame: DataFrame) -> bool:
+    plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001 - there is no public way to it
+    return bool(plan.nodeName() == "AdaptiveSparkPlan")
+
+
+def tried_again(work: Callable[[], T], *, after: type[HeadraceError], check: Callable[[], None]) -> T:
+    """Do the work, and again after such an error, unless the check, which may also wait, raises."""
+    for _ in range(AGAIN_MAX):
+        try:
+            return work()
+        except after:
+            check()
+    return work()
 
 
 def check_all_ran(pipeline: str, tasks: Iterable[int], task_count: int) -> None:

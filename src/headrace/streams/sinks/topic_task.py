@@ -10,8 +10,7 @@ At most once, the ledger first:
     fence → read the ledger → write or skip
     begin → send the ledger's new entry → commit, then send the rows, without a transaction
 
-A task without rows touches nothing, except in the first batch after a start: there each task puts its name
-into the ledger, so that another run of the same pipeline is noticed.
+A task without rows touches nothing.
 """
 
 from __future__ import annotations
@@ -57,9 +56,9 @@ class TopicTask:
     def _write(self, task: int, shares: Iterator[pa.RecordBatch]) -> int:
         filled = (share for share in shares if share.num_rows)
         first = next(filled, None)
-        if first is None and not self.batch.is_first:
+        if first is None:
             return 0
-        records = self._records(chain([] if first is None else [first], filled))
+        records = self._records(chain([first], filled))
         writer = ShareWriter(self.connector, task)
         try:
             if decide(writer.entry(), self.batch, self.task_count) is Verdict.SKIP:

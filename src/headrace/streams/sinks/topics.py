@@ -6,27 +6,46 @@ what a task does with them is told in topic_task.py, and how it knows whether th
 
 How many tasks there are is decided at the first batch after a start, and holds until the next. A batch that
 was begun with another number, because the topic has grown since, is finished with that one.
+
+A writer that is shut out looks who has taken over. If it was another run of the pipeline, this one ends for
+good. Else it was a task of its own that came late, another run that found itself replaced only then, or the
+broker, which gave a transaction up: the batch is written again, by the tasks that are not through yet.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Final, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.errors import FaultError, InvalidProducerEpoch
+from headrace.errors import FaultError, InvalidProducerEpoch, PipelineReplaced
 from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
-from headrace.streams.sinks.ledger import Batch, begun_task_count, check_all, is_settled
+from headrace.streams.sinks.ledger import (
+    Batch,
+    Entry,
+    begun_task_count,
+    check_all,
+    claim_before,
+    decide,
+    is_settled,
+    refuse_replaced,
+)
 from headrace.streams.sinks.records import to_records, varying_columns
-from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, told
+from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, run_tasks, tried_again
 from headrace.streams.sinks.topic_task import RESULT, TopicTask
 from headrace.streams.topic import Topic
 
+CLAIM_S_MAX: Final = 3.0
+"""How long a run that takes over may take from shutting others out of a share to saying so."""
+_CLAIM_PAUSE_S: Final = 0.2
 CLOSE_S_MAX: Final = 2.0
 """How long the broker may take to abort a transaction of an interrupted batch."""
 
@@ -67,14 +86,18 @@ class TopicWriter:
 
     def write_records(self, records: DataFrame, batch_id: int) -> int:
         """The same for rows that are records: topic, key, value and headers."""
-        batch = self._context.batch(batch_id, is_first=self._is_first)
+        batch = self._context.batch(batch_id, self._topic.name, is_first=self._is_first)
         hit("pipeline.batch")
         if batch.is_first:
-            self._task_count = self._settle(batch)
+            self._task_count = tried_again(
+                partial(self._settle, batch), after=InvalidProducerEpoch, check=_pause
+            )
+            self._context.note_claim(self._topic.name)
         self._is_writing = True
         try:
-            row_count = self._run(records, batch)
-        except InvalidProducerEpoch:
+            # No entries of others are left: any from now on is that of a run that takes over.
+            row_count = self._run(records, replace(batch, is_first=False, has_claimed=True))
+        except (PipelineReplaced, InvalidProducerEpoch):
             # What is open now belongs to whoever has taken over.
             self._is_writing = False
             raise
@@ -93,8 +116,12 @@ class TopicWriter:
                 ShareWriter(self._connector, task, answer_s_max=CLOSE_S_MAX).close()
 
     def _run(self, records: DataFrame, batch: Batch) -> int:
-        with failpoints_of_tasks() as failpoints, told():
-            results = self._shares(records, batch, failpoints).collect()
+        with failpoints_of_tasks() as failpoints:
+            results = run_tasks(
+                partial(self._shares, records, batch, failpoints),
+                after=InvalidProducerEpoch,
+                check=partial(self._refuse_taken_over, batch),
+            )
         check_all_ran(batch.pipeline, (result["task"] for result in results), self._task_count)
         return sum(result["row_count"] for result in results)
 
@@ -113,20 +140,47 @@ class TopicWriter:
 
     def _settle(self, batch: Batch) -> int:
         """Into how many shares to spread the first batch, and all that follow it."""
-        shares = range(self._partition_count)
-        ledger = Ledger(self._connector, stable=False)
-        try:
-            entries = ledger.entries(shares)
-            if not is_settled(entries, batch, self._partition_count):
-                # Somebody may still be writing shares of another spread. From here on he can't.
-                for task in shares:
-                    ShareWriter(self._connector, task).close()
-                entries = ledger.entries(shares)
-        finally:
-            ledger.close()
+        entries = self._entries(stable=False)
+        refuse_replaced(entries, batch)
+        if not is_settled(entries, batch, self._partition_count):
+            # Somebody may still be writing shares of another spread. From here on he can't.
+            entries = [self._claim(task, batch) for task in range(self._partition_count)]
         task_count = begun_task_count(entries, batch) or self._partition_count
         check_all(entries, batch, task_count)
         return task_count
+
+    def _claim(self, task: int, batch: Batch) -> Entry:
+        """Shut all others out of a share, and put an entry of ours there, if there is none."""
+        writer = ShareWriter(self._connector, task)
+        try:
+            entry = writer.entry()
+            if entry is not None and entry.query_id == batch.query_id:
+                return entry
+            decide(entry, batch, self._partition_count)
+            claim = claim_before(batch, self._partition_count)
+            writer.begin()
+            writer.commit(claim)
+            return claim
+        finally:
+            writer.close()
+
+    def _entries(self, *, stable: bool) -> list[Entry | None]:
+        ledger = Ledger(self._connector, stable=stable)
+        try:
+            return ledger.entries(range(self._partition_count))
+        finally:
+            ledger.close()
+
+    def _refuse_taken_over(self, batch: Batch) -> None:
+        """Raise if another run has taken over. It says so in the ledger, a moment after it has fenced us."""
+        deadline_s = time.monotonic() + CLAIM_S_MAX
+        while time.monotonic() < deadline_s:
+            refuse_replaced(self._entries(stable=True), batch)
+            _pause()
+
+
+def _pause() -> None:
+    time.sleep(_CLAIM_PAUSE_S)
 
 
 def _share(columns: Sequence[str]) -> Column:

@@ -6,7 +6,10 @@ import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -16,11 +19,12 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 import headrace.streams as hr
 from headrace.config import StreamsConfig
-from headrace.errors import PipelineError
+from headrace.errors import InvalidProducerEpoch, PipelineError, PipelineReplaced
 from headrace.streams.admin import ensure_topics
+from headrace.streams.claim import CLAIM
 from headrace.streams.sinks import WriteContext
-from headrace.streams.sinks.context import NO_DIGEST
-from headrace.streams.sinks.ledger import Batch
+from headrace.streams.sinks.connection import ShareWriter
+from headrace.streams.sinks.ledger import NO_DIGEST, Batch
 from headrace.streams.sinks.records import to_records
 from headrace.streams.sinks.topics import TopicWriter
 from headrace.streams.sinks.writers import topic_writer
@@ -188,6 +192,55 @@ def test_the_ledger_refuses_a_checkpoint_that_was_put_back_and_a_second_run(
         first.write(rows, 3)
     assert afresh.write(rows, 1) == 20
     kafka.read_count("orders", 100)
+
+
+def checkpoint(directory: Path) -> Path:
+    """One that knows of a few batches' input."""
+    (directory / "offsets").mkdir(parents=True)
+    for batch_id in range(9):
+        (directory / "offsets" / str(batch_id)).write_text(f"v1 {directory.name} {batch_id}")
+    return directory
+
+
+def test_a_run_that_was_taken_over_from_ends_for_good_and_one_that_was_only_shut_out_goes_on(
+    spark: SparkSession, kafka: Any, open_writer: OpenWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = numbered(spark, 20, cuts=1)
+    older = {"query_id": "older", "checkpoint": checkpoint(tmp_path / "older")}
+    newer = {"query_id": "newer", "checkpoint": checkpoint(tmp_path / "newer")}
+    real, fenced = TopicWriter._shares, InvalidProducerEpoch("another writer has taken over")
+    meanwhile: list[Callable[[], object]] = []
+
+    def shares(writer: TopicWriter, *arguments: Any) -> Any:
+        if meanwhile:
+            # A task of the batch is shut out by what happens now.
+            return SimpleNamespace(
+                _jdf=real(writer, *arguments)._jdf, collect=Mock(side_effect=[meanwhile.pop()() and fenced])
+            )
+        return real(writer, *arguments)
+
+    monkeypatch.setattr(TopicWriter, "_shares", shares)
+    first = open_writer(**older)
+    assert first.write(rows, 0) == 20
+    zombie = ShareWriter(first._connector, 0)
+    meanwhile.append(lambda: zombie)
+    assert first.write(rows, 1) == 20, "nobody has taken over"
+
+    second = open_writer(**newer)
+    meanwhile.append(lambda: second.write(rows, 0))
+    with pytest.raises(PipelineReplaced, match="another run of pipeline copies has taken over"):
+        first.write(rows, 2)
+    first.close()
+    with pytest.raises(PipelineReplaced, match="another run of pipeline copies has taken over"):
+        open_writer(**older).write(rows, 2)
+    assert second.write(rows, 1) == 20
+    assert open_writer(**newer).write(rows, 2) == 20
+    kafka.read_count("orders", 100)
+
+    (tmp_path / "older" / CLAIM).unlink()
+    assert open_writer(**older).write(rows, 2) == 20, "it was told to go on all the same"
+    with pytest.raises(PipelineReplaced):
+        second.write(rows, 3)
 
 
 def test_keys_keep_their_partition_and_their_order(

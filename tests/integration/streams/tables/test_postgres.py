@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import random
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from math import isnan
@@ -12,14 +15,17 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from psycopg.pq import TransactionStatus
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+from pyspark.sql.types import StructType
 
 import headrace.streams as hr
 from headrace.errors import ConfigError, HeadraceError, PipelineError, PipelineFailed, StoreUnavailable
 from headrace.streams.sinks import BatchWriter
 from headrace.streams.sinks.postgres.connection import Connection, connect, explained
-from headrace.streams.sinks.postgres.ledger import lock_key
+from headrace.streams.sinks.postgres.ledger import TableLedger, lock_key
+from headrace.streams.sinks.postgres.table import ensure_table
 from headrace.streams.sinks.writers import read_table
 from headrace.testing.failpoints import failpoint
 
@@ -217,6 +223,68 @@ def test_a_password_is_never_told(database: Any) -> None:
         assert secret not in str(failed.value)
         assert failed.value.__cause__ is None
         assert secret not in repr(hr.postgres_table(dsn, "t"))
+
+
+def test_a_connection_that_is_lost_in_a_batch_is_no_reason_to_end(
+    spark: SparkSession, database: Any, writer: MakeWriter
+) -> None:
+    database.execute("CREATE TABLE SCHEMA.lossy (k text, v bigint)")
+    database.execute("CREATE SEQUENCE SCHEMA.losses")
+    database.execute(
+        "CREATE FUNCTION SCHEMA.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        "IF nextval('SCHEMA.losses') < 3 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; "
+        "RETURN NULL; END $$"
+    )
+    database.execute("CREATE TRIGGER lose AFTER INSERT ON SCHEMA.lossy EXECUTE FUNCTION SCHEMA.lose()")
+    table = hr.postgres_table(database.dsn, database.table("lossy"), writers=1)
+    assert writer(table).write(numbered(spark, range(100)), 0) == 100
+    assert database.execute("SELECT count(*), count(DISTINCT v) FROM SCHEMA.lossy") == [(100, 100)]
+    database.execute("ALTER SEQUENCE SCHEMA.losses RESTART WITH -9999 MINVALUE -9999")
+    with pytest.raises(StoreUnavailable, match="terminating connection"):
+        writer(table).write(numbered(spark, range(100)), 1)
+
+
+def test_who_may_not_create_tables_can_write_those_that_are_there(
+    spark: SparkSession, database: Any, writer: MakeWriter
+) -> None:
+    role, password = f"{database.schema}_writer", "s3cret"
+    table = database.table("granted")
+    writer(hr.postgres_table(database.dsn, table)).write(numbered(spark, range(5)), 0)
+    database.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{password}'")
+    database.execute(f"GRANT USAGE ON SCHEMA {database.schema} TO {role}")
+    tables = f"ALL TABLES IN SCHEMA {database.schema}"
+    database.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}")
+    dsn = database.dsn.replace("user=headrace", f"user={role}").replace("open sesame", password)
+    writer(hr.postgres_table(dsn, table)).write(numbered(spark, range(5, 9)), 1)
+    database.execute(f"DROP OWNED BY {role}")
+    database.execute(f"DROP ROLE {role}")
+    assert database.execute("SELECT count(*) FROM SCHEMA.granted") == [(9,)]
+
+
+def test_starts_at_the_same_time_create_tables_once(database: Any) -> None:
+    table = hr.postgres_table(database.dsn, database.table("together"), key=["k"])
+    ledger = TableLedger(schema_name=database.schema, pipeline="orders", target=table.name)
+    schema = StructType().add("k", "string").add("v", "long")
+    barrier = threading.Barrier(6)
+
+    def create(_number: int) -> None:
+        with closing(connect(database.dsn)) as connection:
+            barrier.wait()
+            ensure_table(connection, table, schema, pipeline="orders")
+            ledger.create(connection)
+            connection.commit()
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(create, range(6))) == [None] * 6
+    found = database.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", database.schema)
+    assert sorted(name for (name,) in found) == ["headrace_batches", "together"]
+
+
+def test_a_connection_is_asked_for_without_settings_that_a_pooler_refuses(database: Any) -> None:
+    with closing(connect(database.dsn)) as connection:
+        assert "options" not in connection.info.get_parameters()
+        assert connection.info.transaction_status == TransactionStatus.IDLE
+        assert connection.execute("SHOW datestyle").fetchone() == ("ISO, MDY",)
 
 
 def test_errors_of_the_server_are_told_as_passing_or_lasting(database: Any) -> None:

@@ -59,9 +59,14 @@ def test_whatever_is_killed_between_write_and_checkpoint_each_row_is_in_each_tab
     path = tmp_path / "numbers"
     file = tmp_path / "pipelines.py"
     file.write_text(PIPELINES.format(dsn=database.dsn, table=database.table("numbers"), path=str(path)))
-    produce(kafka, range(1000))
-    # The first to come by is the query for dead letters, which has none.
+    produce(kafka, range(500))
+    # So that the query for dead letters has something to write, too: who comes by second is killed.
+    kafka.produce("numbers", [(None, "no number")])
     with running(file, config, kill_at("pipeline.task.committed", after=1)) as process:
+        assert process.wait(WITHIN_S) == -signal.SIGKILL
+    produce(kafka, range(500, 1000))
+    # By now all of a batch is in its table, and Spark does not know it.
+    with running(file, config, kill_at("pipeline.written", after=1)) as process:
         assert process.wait(WITHIN_S) == -signal.SIGKILL
 
     def in_postgres() -> list[int]:

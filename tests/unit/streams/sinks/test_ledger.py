@@ -8,17 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import PipelineError
+from headrace.errors import PipelineError, PipelineReplaced
 from headrace.streams.sinks.ledger import (
     Batch,
     Entry,
     Verdict,
     begun_task_count,
     check_all,
+    claim_before,
     decide,
     entry_after,
     is_settled,
     read_entry,
+    refuse_replaced,
 )
 
 BATCH = Batch(pipeline="copies", query_id="q", batch_id=7, digest="d7", is_first=False)
@@ -70,6 +72,27 @@ def test_a_share_whose_input_real_time_mode_gave_up_is_written_anew() -> None:
 
 def test_a_batch_that_was_given_up_and_is_there_again_with_the_same_input_is_skipped() -> None:
     assert decide(WRITTEN, replace(FIRST, given_up=frozenset({WRITTEN.digest})), 2) is Verdict.SKIP
+
+
+def test_a_query_that_begins_afresh_takes_over_and_one_that_had_the_ledger_does_not() -> None:
+    foreign, told = replace(WRITTEN, query_id="another"), r"another run of pipeline copies .* claim\.json"
+    assert decide(foreign, FIRST, 2) is Verdict.WRITE
+    for replaced in (BATCH, replace(FIRST, has_claimed=True)):
+        with pytest.raises(PipelineReplaced, match=told):
+            decide(foreign, replaced, 2)
+    refuse_replaced([None, foreign], FIRST)
+    refuse_replaced([None, WRITTEN], replace(FIRST, has_claimed=True))
+    with pytest.raises(PipelineReplaced):
+        refuse_replaced([WRITTEN, foreign], replace(FIRST, has_claimed=True))
+
+
+def test_a_share_that_was_claimed_is_written() -> None:
+    claim = claim_before(FIRST, 2)
+    assert decide(claim, BATCH, 2) is Verdict.WRITE
+    assert decide(claim, BATCH, 3) is Verdict.WRITE
+    assert begun_task_count([claim], BATCH) is None
+    assert is_settled([claim, WRITTEN], BATCH, 2)
+    assert read_entry("copies", claim.next_batch_id, claim.metadata) == claim
 
 
 def test_a_batch_that_was_begun_with_another_spread_is_refused() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import headrace.streams.sinks.topic_task as topic_task_module
 import headrace.streams.sinks.topics as topics_module
-from headrace.errors import PipelineError, PipelineFailed
+from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced
 from headrace.streams.sinks.connection import Connector, Record
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.ledger import Batch, Entry
@@ -54,6 +54,7 @@ class Broker:
     ledger: dict[int, Entry] = field(default_factory=dict)
     values: list[bytes | None] = field(default_factory=list)
     zombies: list[ShareWriter] = field(default_factory=list)
+    claims: set[str] = field(default_factory=set)
 
     def is_fenced(self, writer: ShareWriter) -> bool:
         return self.epochs[writer.task] != writer.epoch
@@ -123,11 +124,27 @@ class Ledger:
         pass
 
 
+@dataclass(frozen=True, kw_only=True)
+class Context(WriteContext):
+    """With the note of a checkpoint in place of the checkpoint."""
+
+    claims: set[str]
+
+    def batch(self, batch_id: int, target: str, *, is_first: bool) -> Batch:
+        batch = super().batch(batch_id, target, is_first=is_first)
+        return replace(batch, has_claimed=self.query_id in self.claims)
+
+    def note_claim(self, target: str) -> None:  # noqa: ARG002 - there is one only
+        self.claims.add(self.query_id)
+
+
 class Writer(TopicWriter):
     """The real one, but for Spark: rows are numbers, cut and ordered anew at each try."""
 
-    def __init__(self, broker: Broker, guarantee: Guarantee) -> None:
-        context = WriteContext(pipeline="copies", query_id="q", bootstrap="-", guarantee=guarantee)
+    def __init__(self, broker: Broker, guarantee: Guarantee, query_id: str = "q") -> None:
+        context = Context(
+            pipeline="copies", query_id=query_id, bootstrap="-", guarantee=guarantee, claims=broker.claims
+        )
         super().__init__(Topic(name="copies"), context, partition_count=broker.partition_count)
         self._broker = broker
 
@@ -154,10 +171,9 @@ def record_batches(share: Sequence[int]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([record], SCHEMA)
 
 
-def play(seed: int, batch_count: int, guarantee: Guarantee) -> tuple[list[int], list[int]]:
-    """Run batches, each until it is through; return the rows that went in and those that came out."""
-    chance = random.Random(seed)
-    broker = Broker(partition_count=chance.randint(1, 4), chance=chance)
+@contextmanager
+def on(broker: Broker) -> Iterator[None]:
+    """Let writers have this broker."""
 
     def open_share(_connector: object, task: int, **_options: object) -> ShareWriter:
         broker.epochs[task] += 1
@@ -170,13 +186,21 @@ def play(seed: int, batch_count: int, guarantee: Guarantee) -> tuple[list[int], 
             broker.values.append(value)
         return len(values)
 
-    rows: list[int] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(topics_module, "Ledger", lambda _connector, **_options: Ledger(broker))
         for module in (topics_module, topic_task_module):
             patched.setattr(module, "ShareWriter", open_share)
             patched.setattr(module, "hit", broker.place)
         patched.setattr(topic_task_module, "send_plainly", send_plainly)
+        yield
+
+
+def play(seed: int, batch_count: int, guarantee: Guarantee) -> tuple[list[int], list[int]]:
+    """Run batches, each until it is through; return the rows that went in and those that came out."""
+    chance = random.Random(seed)
+    broker = Broker(partition_count=chance.randint(1, 4), chance=chance)
+    rows: list[int] = []
+    with on(broker):
         writer = Writer(broker, guarantee)
         for batch_id in range(batch_count):
             # A batch of few rows leaves some tasks without any.
@@ -204,6 +228,40 @@ def test_at_most_once_no_row_comes_out_twice(seed: int, batch_count: int) -> Non
     rows, values = play(seed, batch_count, "at-most-once")
     assert len(set(values)) == len(values)
     assert set(values) <= set(rows)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_of_two_checkpoints_that_are_both_started_again_and_again_the_newer_one_wins(seed: int) -> None:
+    chance = random.Random(seed)
+    broker = Broker(partition_count=chance.randint(1, 4), chance=chance)
+    done: Counter[str] = Counter()
+
+    def advance(query_id: str) -> None:
+        """Its next batch, of ten rows that are its own."""
+        begin = (1000 if query_id == "newer" else 0) + 10 * done[query_id]
+        rows = cast("Any", list(range(begin, begin + 10)))
+        while True:
+            try:
+                writers[query_id].write_records(rows, done[query_id])
+                break
+            except Crash:
+                writers[query_id] = Writer(broker, "exactly-once", query_id)
+        done[query_id] += 1
+
+    with on(broker):
+        writers = {query_id: Writer(broker, "exactly-once", query_id) for query_id in ("older", "newer")}
+        for _ in range(chance.randint(1, 3)):
+            advance("older")
+        advance("newer")
+        with pytest.raises(PipelineReplaced):
+            advance("older")
+        for _ in range(3):
+            advance("newer")
+            writers["older"] = Writer(broker, "exactly-once", "older")
+            with pytest.raises(PipelineReplaced):
+                advance("older")
+    values = [int(value or b"") for value in broker.values]
+    assert sorted(values) == [*range(10 * done["older"]), *range(1000, 1000 + 10 * done["newer"])]
 
 
 def test_at_most_once_rows_are_lost() -> None:

@@ -26,13 +26,13 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 
 from headrace.errors import PipelineError, PipelineFailed, StoreUnavailable
 from headrace.streams.sinks.delta.schema import misfits
-from headrace.streams.sinks.ledger import Batch, Entry
+from headrace.streams.sinks.ledger import Batch, Entry, taken_over
 
 COMMIT_ATTEMPTS_MAX: Final = 5
 """How often to begin again when others change the table at the same time."""
 _METADATA: Final = "headrace"
 _HISTORY_MAX: Final = 100
-"""How many commits back to look for the digest of a batch."""
+"""How many commits back to look for the digest of a batch, and for who has written last."""
 
 Write = Callable[[DeltaTable, CommitProperties], None]
 """Commit something to a table that was just read."""
@@ -77,6 +77,15 @@ class TableLog:
             digest=batch.digest if digest is None else digest,
         )
 
+    def refuse_replaced(self, batch: Batch) -> None:
+        """Raise if another query has written since for the pipeline, as far back as the log reaches."""
+        for commit in DeltaTable(self.path).history(_HISTORY_MAX):
+            told = commit.get(_METADATA) or {}
+            if told.get("pipeline") == self.pipeline:
+                if told["query_id"] != batch.query_id:
+                    raise taken_over(self.pipeline)
+                return
+
     def commit(self, batch: Batch, run: int | None, write: Write) -> int:
         """Commit a batch, again where others were quicker and left it undone; return the number of the run.
 
@@ -90,10 +99,7 @@ class TableLog:
                 # The attempt before got through, though it was told otherwise; or a successor was quicker.
                 return last_run or 0
             if run is not None and last_run != run:
-                raise PipelineError(
-                    f"another run of pipeline {self.pipeline} has taken over the table {self.path}: stop one "
-                    "of them, or give one another name"
-                )
+                raise taken_over(self.pipeline)
             number = (-1 if last_run is None else last_run) + 1 if run is None else run
             try:
                 write(table, self._properties(batch, number))
@@ -124,7 +130,12 @@ class TableLog:
                 Transaction(self._run, run),
             ],
             custom_metadata={
-                _METADATA: {"query_id": batch.query_id, "batch_id": batch.batch_id, "digest": batch.digest}
+                _METADATA: {
+                    "pipeline": self.pipeline,
+                    "query_id": batch.query_id,
+                    "batch_id": batch.batch_id,
+                    "digest": batch.digest,
+                }
             },
         )
 

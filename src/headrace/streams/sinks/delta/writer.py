@@ -45,11 +45,15 @@ class DeltaWriter:
     def write(self, rows: DataFrame, batch_id: int) -> int:
         """Write the rows, unless they were written before; return how many were written now."""
         rows = table_rows(rows, self._target, pipeline=self._context.pipeline)
-        batch = self._context.batch(batch_id, is_first=self._is_first)
+        batch = self._context.batch(batch_id, self._target.name, is_first=self._is_first)
         hit("pipeline.batch")
         schema = self._settle(rows.schema)
+        if batch.is_first and batch.has_claimed:
+            self._log.refuse_replaced(batch)
         is_written = decide(self._log.entry(batch), batch, 1) is Verdict.SKIP
         row_count = 0 if is_written else self._write(rows, schema, batch)
+        if not batch.has_claimed and (is_written or self._run is not None):
+            self._context.note_claim(self._target.name)
         self._is_first = False
         hit("pipeline.written")
         return row_count

@@ -5,6 +5,7 @@ A password is never told: what is said of a server is its host, port, database a
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,16 +22,20 @@ CONNECT_ATTEMPT_S_MAX: Final = 10
 CONNECT_PAUSE_S: Final = 0.2
 CONNECT_PAUSE_S_MAX: Final = 2.0
 
-_SESSION: Final = " ".join(
-    f"-c {setting}"
+_SESSION: Final = "; ".join(
+    f"SET {setting}"
     for setting in (
         # So that the server lets go of a transaction whose machine is gone within about a minute.
-        "tcp_keepalives_idle=30",
-        "tcp_keepalives_interval=10",
-        "tcp_keepalives_count=3",
-        "datestyle=ISO",
+        "tcp_keepalives_idle = 30",
+        "tcp_keepalives_interval = 10",
+        "tcp_keepalives_count = 3",
+        "datestyle = 'ISO'",
     )
 )
+"""Set when the connection is there: PgBouncer refuses a start-up parameter that holds settings."""
+CREATE_S_MAX: Final = 30
+"""How long another may take to create tables."""
+_CREATION: Final = int.from_bytes(hashlib.sha256(b"headrace\0create").digest()[:8], signed=True)
 _PASSING: Final = ("08", "40", "53", "55P03", "57P01", "57P02", "57P03")
 """SQLSTATEs, or their classes, of what may go well another time: lost connections, deadlocks, lack of
 resources, locks, a server that stops or starts."""
@@ -47,14 +52,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 def connect(dsn: str, *, within_s: float = CONNECT_S_MAX) -> Connection:
     """Connect, again and again for a while where no server answers."""
-    parameters = _parameters(dsn)
-    options = f"{parameters.pop('options', None) or ''} {_SESSION}".strip()
     defaults: dict[str, Any] = {"connect_timeout": CONNECT_ATTEMPT_S_MAX, "application_name": "headrace"}
-    attempt = defaults | parameters
+    attempt = defaults | _parameters(dsn)
     deadline_s, pause_s = time.monotonic() + within_s, CONNECT_PAUSE_S
     while True:
         try:
-            return psycopg.connect(**attempt, options=options)
+            return _connected(attempt)
         except psycopg.OperationalError as error:
             words = _words(dsn, error)
             if any(phrase in words for phrase in _HOPELESS):
@@ -65,6 +68,36 @@ def connect(dsn: str, *, within_s: float = CONNECT_S_MAX) -> Connection:
                 ) from None
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, CONNECT_PAUSE_S_MAX)
+
+
+def _connected(parameters: dict[str, Any]) -> Connection:
+    # Statements are not prepared: behind PgBouncer the next transaction may have another server process.
+    connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
+    try:
+        connection.execute(_SESSION)
+        connection.autocommit = False
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def is_there(connection: Connection, schema_name: str, table_name: str) -> bool:
+    """Whether there is such a table, or anything else of that name."""
+    # Not `to_regclass`: within a transaction it may remember that there was none.
+    found = connection.execute(
+        "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        "WHERE n.nspname = %s AND c.relname = %s",
+        (schema_name, table_name),
+    )
+    return found.fetchone() is not None
+
+
+def lock_creation(connection: Connection) -> None:
+    """Let nobody else of us create tables until the transaction ends: PostgreSQL itself fails one of two."""
+    connection.execute(f"SET LOCAL lock_timeout = '{CREATE_S_MAX}s'")
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION,))
+    connection.execute("SET LOCAL lock_timeout = 0")
 
 
 def described(dsn: str) -> str:

@@ -19,30 +19,30 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
-from headrace.errors import PipelineError, StoreUnavailable
-from headrace.streams.sinks.ledger import Batch, Entry
+from headrace.errors import StoreUnavailable
+from headrace.streams.sinks.ledger import Batch, Entry, refuse_replaced, taken_over
 from headrace.streams.sinks.ledger_table import LEDGER_COLUMNS, LEDGER_TABLE
-from headrace.streams.sinks.postgres.connection import Connection
+from headrace.streams.sinks.postgres.connection import Connection, is_there, lock_creation
 
 LOCK_S_MAX: Final = 30.0
 """How long a lock may be waited for before its holder is taken for dead."""
 
 _RUN: Final = -1
 
-_CREATE: Final = f"CREATE TABLE IF NOT EXISTS {{ledger}} {LEDGER_COLUMNS}"
+_CREATE: Final = f"CREATE TABLE {{ledger}} {LEDGER_COLUMNS}"
 _READ: Final = """
-SELECT next_batch_id, query_id, partition_count, digest FROM {ledger}
-WHERE pipeline = %s AND target = %s AND partition = %s
+SELECT next_batch_id, query_id, share_count, digest FROM {ledger}
+WHERE pipeline = %s AND target = %s AND share_number = %s
 """
 _READ_ALL: Final = """
-SELECT next_batch_id, query_id, partition_count, digest FROM {ledger}
-WHERE pipeline = %s AND target = %s AND partition >= 0 ORDER BY partition
+SELECT next_batch_id, query_id, share_count, digest FROM {ledger}
+WHERE pipeline = %s AND target = %s AND share_number >= 0 ORDER BY share_number
 """
 _WRITE: Final = """
-INSERT INTO {ledger} (pipeline, target, partition, next_batch_id, query_id, partition_count, digest)
+INSERT INTO {ledger} (pipeline, target, share_number, next_batch_id, query_id, share_count, digest)
 VALUES (%s, %s, %s, %s, %s, %s, %s)
-ON CONFLICT (pipeline, target, partition) DO UPDATE SET next_batch_id = EXCLUDED.next_batch_id,
-    query_id = EXCLUDED.query_id, partition_count = EXCLUDED.partition_count, digest = EXCLUDED.digest
+ON CONFLICT (pipeline, target, share_number) DO UPDATE SET next_batch_id = EXCLUDED.next_batch_id,
+    query_id = EXCLUDED.query_id, share_count = EXCLUDED.share_count, digest = EXCLUDED.digest
 """
 _END_HOLDERS: Final = """
 SELECT pg_terminate_backend(pid) FROM pg_locks
@@ -62,12 +62,20 @@ class TableLedger:
     lock_s_max: float = LOCK_S_MAX
 
     def create(self, connection: Connection) -> None:
-        """Create the ledger's table if it is missing."""
-        connection.execute(self._sql(_CREATE))
+        """Create the ledger's table if it is missing. Who may not create one can have it made beforehand."""
+        place = (self.schema_name, LEDGER_TABLE)
+        if is_there(connection, *place):
+            return
+        lock_creation(connection)
+        if not is_there(connection, *place):
+            connection.execute(self._sql(_CREATE))
 
     def begin_run(self, connection: Connection, batch: Batch, run_id: str) -> list[Entry]:
         """Shut out all earlier runs, and return what they have written. Commit it."""
+        # Before a lock is waited for: whoever was replaced must not get in the way of his successor.
+        refuse_replaced([self._read(connection, _RUN)], batch)
         self._lock(connection, _RUN, shared=False)
+        refuse_replaced([self._read(connection, _RUN)], batch)
         self._write(
             connection, _RUN, Entry(next_batch_id=0, query_id=batch.query_id, task_count=0, digest=run_id)
         )
@@ -79,10 +87,7 @@ class TableLedger:
         self._lock(connection, _RUN, shared=True)
         run = self._read(connection, _RUN)
         if run is None or run.digest != run_id:
-            raise PipelineError(
-                f"another run of pipeline {self.pipeline} has taken over the table {self.target}: stop one "
-                "of them, or give one another name"
-            )
+            raise taken_over(self.pipeline)
         self._lock(connection, task, shared=False)
         return self._read(connection, task)
 
@@ -90,16 +95,16 @@ class TableLedger:
         """Note down that the share is written. Commit it with the rows."""
         self._write(connection, task, entry)
 
-    def _read(self, connection: Connection, partition: int) -> Entry | None:
-        row = connection.execute(self._sql(_READ), (self.pipeline, self.target, partition)).fetchone()
+    def _read(self, connection: Connection, share: int) -> Entry | None:
+        row = connection.execute(self._sql(_READ), (self.pipeline, self.target, share)).fetchone()
         return None if row is None else _entry(row)
 
-    def _write(self, connection: Connection, partition: int, entry: Entry) -> None:
+    def _write(self, connection: Connection, share: int, entry: Entry) -> None:
         values = (entry.next_batch_id, entry.query_id, entry.task_count, entry.digest)
-        connection.execute(self._sql(_WRITE), (self.pipeline, self.target, partition, *values))
+        connection.execute(self._sql(_WRITE), (self.pipeline, self.target, share, *values))
 
-    def _lock(self, connection: Connection, partition: int, *, shared: bool) -> None:
-        key = lock_key(self.pipeline, self.target, partition)
+    def _lock(self, connection: Connection, share: int, *, shared: bool) -> None:
+        key = lock_key(self.pipeline, self.target, share)
         if self._try_lock(connection, key, shared=shared):
             return
         connection.execute(_END_HOLDERS, (key,))
@@ -126,9 +131,9 @@ class TableLedger:
         return sql.SQL(statement).format(ledger=ledger)
 
 
-def lock_key(pipeline: str, target: str, partition: int) -> int:
+def lock_key(pipeline: str, target: str, share: int) -> int:
     """The number of a lock: a signed integer of 64 bits."""
-    name = f"headrace\0{pipeline}\0{target}\0{partition}".encode()
+    name = f"headrace\0{pipeline}\0{target}\0{share}".encode()
     return int.from_bytes(hashlib.sha256(name).digest()[:8], signed=True)
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError
 from headrace.streams.sinks.postgres.columns import Found, misfits, postgres_type
-from headrace.streams.sinks.postgres.connection import Connection
+from headrace.streams.sinks.postgres.connection import Connection, is_there, lock_creation
 from headrace.streams.table import PostgresTable
 
 _COLUMNS = """
@@ -32,10 +32,12 @@ GROUP BY i.indexrelid
 def ensure_table(connection: Connection, table: PostgresTable, schema: StructType, *, pipeline: str) -> None:
     """Create the table if it is missing; else raise where the rows don't fit."""
     place = (table.schema_name, table.table_name)
+    if not is_there(connection, *place):
+        lock_creation(connection)
+        if not is_there(connection, *place):
+            connection.execute(_create(table, schema, pipeline))
+            return
     columns = connection.execute(_COLUMNS, place).fetchall()
-    if not columns:
-        connection.execute(_create(table, schema, pipeline))
-        return
     found = [Found(name=name, type=kind, is_required=required) for name, kind, required in columns]
     reasons = misfits(schema, found, pipeline=pipeline)
     keys = [set(key) for (key,) in connection.execute(_KEYS, place).fetchall()]
@@ -62,7 +64,7 @@ def _create(table: PostgresTable, schema: StructType, pipeline: str) -> sql.Comp
     ]
     if table.key:
         lines.append(sql.SQL("PRIMARY KEY ({})").format(identifiers(table.key)))
-    return sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(
+    return sql.SQL("CREATE TABLE {} ({})").format(
         sql.Identifier(table.schema_name, table.table_name), sql.SQL(", ").join(lines)
     )
 
