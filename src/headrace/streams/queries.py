@@ -85,7 +85,7 @@ class Queries:
         topics = plan.read_topics if dead_letters_of is None else dead_letters_of
         self._companions = {topic.dead_letters_query for topic in topics}
         # Also of those that are taken later, or elsewhere: they must not begin behind the pipelines.
-        self._read = {topic.dead_letters_query: [topic] for topic in plan.read_topics}
+        self._read = {topic.dead_letters_query: [topic] for topic in (*plan.read_topics, *topics)}
         self._read |= {name: list(parameters.values()) for name, parameters in plan.sources.items()}
         self._settle()
         # From where is settled, so the order means nothing but that pipelines are not kept waiting.
