@@ -8,8 +8,8 @@ next run of the pipeline begins afresh. Runs that write at-least-once know no le
 from __future__ import annotations
 
 from headrace.streams.sinks.connection import Connector, ShareWriter
-from headrace.streams.sinks.context import NO_DIGEST, WriteContext
-from headrace.streams.sinks.ledger import Entry
+from headrace.streams.sinks.context import WriteContext
+from headrace.streams.sinks.ledger import NO_DIGEST, Entry
 
 
 def shut_out(topic: str, context: WriteContext, partition_count: int) -> None:

@@ -131,8 +131,7 @@ class TableLog:
             ],
             custom_metadata={
                 _METADATA: {
-                    "pipeline": self.pipeline,
-                    "query_id": batch.query_id,
+                    **owner(self.pipeline, batch.query_id)[_METADATA],
                     "batch_id": batch.batch_id,
                     "digest": batch.digest,
                 }
@@ -146,6 +145,11 @@ class TableLog:
             if told.get("query_id") == batch.query_id and told.get("batch_id") == batch.batch_id:
                 return str(told["digest"])
         return None
+
+
+def owner(pipeline: str, query_id: str) -> dict[str, dict[str, str]]:
+    """What a commit's metadata says of who made it."""
+    return {_METADATA: {"pipeline": pipeline, "query_id": query_id}}
 
 
 def append(table: DeltaTable, properties: CommitProperties, files: Sequence[AddAction]) -> None:

@@ -24,7 +24,7 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError, PipelineFailed, StorageError, StoreUnavailable
-from headrace.streams.sinks.delta.log import COMMIT_ATTEMPTS_MAX, TableLog
+from headrace.streams.sinks.delta.log import COMMIT_ATTEMPTS_MAX, TableLog, owner
 from headrace.streams.sinks.delta.merge import STAGING
 from headrace.streams.sinks.delta.schema import arrow_schema
 from headrace.streams.sinks.records import DELETE_COLUMN
@@ -102,7 +102,9 @@ class DeltaSwap:
             [self._named(file) for file in pa.table(staged.get_add_actions()).to_pylist()],
             "overwrite",
             live.schema(),
-            commit_properties=CommitProperties(app_transactions=transactions),
+            commit_properties=CommitProperties(
+                app_transactions=transactions, custom_metadata=owner(self.pipeline, query_id)
+            ),
         )
 
     def _named(self, file: dict[str, object]) -> AddAction:

@@ -15,8 +15,7 @@ from psycopg import sql
 from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError
-from headrace.streams.sinks.context import NO_DIGEST
-from headrace.streams.sinks.ledger import Batch
+from headrace.streams.sinks.ledger import NO_DIGEST, Batch
 from headrace.streams.sinks.ledger_table import LEDGER_TABLE
 from headrace.streams.sinks.postgres.connection import Connection, connect, explained
 from headrace.streams.sinks.postgres.ledger import TableLedger
