@@ -11,7 +11,15 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headrace.cli.client import client_options
-from headrace.cli.options import AsJson, Bootstrap, DataDir
+from headrace.cli.options import (
+    AsJson,
+    Bootstrap,
+    DataDir,
+    ShufflePartitions,
+    SparkConf,
+    TransactionTimeout,
+    spark_options,
+)
 from headrace.cli.output import err, report, say
 from headrace.cli.times import parse_moment_ms
 from headrace.config import StreamsConfig
@@ -42,6 +50,9 @@ def replay(
         bool, typer.Option("--swap", help="The same, in place of the present checkpoint and results.")
     ] = False,
     master: Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")] = None,
+    shuffle_partitions: ShufflePartitions = 2,
+    transaction_timeout_s: TransactionTimeout = 900,
+    spark_conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a pipeline over the log once more: into a new topic or table, or up to the present and then live.
@@ -73,7 +84,15 @@ def replay(
             f"{path} has several pipelines, {names}: name one, as in {path}:{pipelines[0].name}"
         )
     (pipeline,) = pipelines
-    config = StreamsConfig(bootstrap=bootstrap, data_dir=data, master=master, client_options=client_options())
+    config = StreamsConfig(
+        bootstrap=bootstrap,
+        data_dir=data,
+        master=master,
+        shuffle_partition_count=shuffle_partitions,
+        transaction_s_max=transaction_timeout_s,
+        client_options=client_options(),
+        spark_options=spark_options(spark_conf),
+    )
     if into is not None:
         from headrace.streams.replay import replay as replay_into  # noqa: PLC0415  # see above
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from headrace.cli.client import client_options
-from headrace.cli.options import AsJson, Bootstrap, DataDir
+from headrace.cli.options import AsJson, Bootstrap, DataDir, SparkConf, spark_options
 from headrace.cli.output import announce, print_json, print_rows, say
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError
@@ -30,6 +30,7 @@ def verify(
     bootstrap: Bootstrap,
     data: DataDir,
     master: Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")] = None,
+    spark_conf: SparkConf = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute a pipeline's results again from the log, and compare them with what it wrote.
@@ -48,7 +49,13 @@ def verify(
         raise ConfigError(
             f"{path} has several pipelines ({names}): name one, as in {path}:{pipelines[0].name}"
         )
-    config = StreamsConfig(bootstrap=bootstrap, data_dir=data, master=master, client_options=client_options())
+    config = StreamsConfig(
+        bootstrap=bootstrap,
+        data_dir=data,
+        master=master,
+        client_options=client_options(),
+        spark_options=spark_options(spark_conf),
+    )
     comparison = verify_pipeline(
         pipelines[0], config, others=load_pipelines(str(path)), on_step=lambda line: say(f"{line} ...")
     )
