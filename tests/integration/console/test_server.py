@@ -37,7 +37,7 @@ config = ConsoleConfig(listen=Address("127.0.0.1", 0), bootstrap="127.0.0.1:1")
 run_console(config, lambda address: print(address, flush=True))
 print("returned", flush=True)
 """
-STOP_WITHIN_S = 10.0
+STOP_WITHIN_S = 60.0
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 
 SIZE_MAX = 1_000_000
-WAIT_S = 20.0
+WAIT_S = 120.0
 CONFIG = LogConfig(cleaner_interval_ms=1)
 
 

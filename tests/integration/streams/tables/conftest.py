@@ -21,7 +21,7 @@ from headrace.streams.sinks import BatchWriter, WriteContext, batch_writer
 from headrace.streams.table import Table
 from headrace.testing.waiting import eventually
 
-WITHIN_S = 60.0
+WITHIN_S = 240.0
 PASSWORD = "open sesame"
 NUMBERS = count()
 
