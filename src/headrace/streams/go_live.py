@@ -31,8 +31,9 @@ from confluent_kafka import KafkaException, TopicPartition
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.config import StreamsConfig
+from headrace.config import StreamsConfig, failpoints_to_arm
 from headrace.errors import ConfigError, FaultError, PipelineError
+from headrace.failpoints import arm_all
 from headrace.streams.admin import ANSWER_S_MAX, Cluster, ensure_topics, identify
 from headrace.streams.batch_source import read_frames
 from headrace.streams.checkpoint import checkpoint_path, lock_checkpoint
@@ -294,6 +295,7 @@ def go_live(
     config = replace(config, guarantee="exactly-once")
     made = GoLive(pipeline=pipeline, config=config, begin=begin, others=others, on_step=on_step)
     plan = made.plan()
+    arm_all(failpoints_to_arm())
     with ExitStack() as held:
         lock_checkpoint(config, pipeline.name, held)
         note = made.prepare(plan, swap=swap)

@@ -22,8 +22,9 @@ from typing import Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.config import StreamsConfig
+from headrace.config import StreamsConfig, failpoints_to_arm
 from headrace.errors import ConfigError, PipelineError
+from headrace.failpoints import arm_all
 from headrace.streams.batch_source import read_frames
 from headrace.streams.checkpoint import lock_checkpoint
 from headrace.streams.client_options import portable_options
@@ -190,6 +191,7 @@ def replay(
         on_step=on_step,
         on_progress=on_progress,
     )
+    arm_all(failpoints_to_arm())
     with ExitStack() as held:
         lock_checkpoint(config, made.query, held)
         note = made.begin(begin=begin, finish=finish)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,15 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
 
 import headrace
 from apache_kafka import ApacheKafka
 from headrace.config import StreamsConfig
 from headrace.errors import SetupError
 from headrace.streams.admin import ensure_topics
+from headrace.streams.load import load_pipelines
+from headrace.streams.replay import Replay
 from headrace.testing.failpoints import FAILPOINTS, kill_at
 from headrace.testing.waiting import eventually
 
@@ -68,12 +71,24 @@ with ExitStack() as held:
         lock_checkpoint(config, topic.dead_letters_query, held)
     run(pipelines, config, realtime=False)
 """
+REPLAY = """
+import sys
+from pathlib import Path
+from headrace.config import StreamsConfig
+from headrace.streams import replay
+from headrace.streams.load import load_pipelines
+
+file, bootstrap, data = sys.argv[1:]
+replay.PIECE_OFFSETS_MAX = 40_000
+(pipeline,) = load_pipelines(file)
+replay.replay(pipeline, StreamsConfig(bootstrap=bootstrap, data_dir=Path(data)), "again")
+"""
 
 
 class Reader(threading.Thread):
     """Reads committed records of all outputs until there are enough."""
 
-    def __init__(self, bootstrap: str, count: int) -> None:
+    def __init__(self, bootstrap: str, count: int, outputs: Mapping[str, int]) -> None:
         super().__init__(daemon=True)
         self._consumer = Consumer(
             {
@@ -85,7 +100,7 @@ class Reader(threading.Thread):
             }
         )
         self._consumer.assign(
-            [TopicPartition(name, each, 0) for name, count in OUTPUTS.items() for each in range(count)]
+            [TopicPartition(name, each, 0) for name, count in outputs.items() for each in range(count)]
         )
         self._count = count
         self.given_up = threading.Event()
@@ -104,12 +119,14 @@ class Reader(threading.Thread):
 
 
 class Run:
-    """A process that runs the pipeline."""
+    """A process that runs the pipeline, or replays it."""
 
-    def __init__(self, file: Path, bootstrap: str, data: Path, environment: dict[str, str]) -> None:
+    def __init__(
+        self, file: Path, bootstrap: str, data: Path, environment: dict[str, str], driver: str = DRIVER
+    ) -> None:
         self._errors = (data.parent / "errors").open("w+")
         self._process = subprocess.Popen(
-            [sys.executable, "-c", DRIVER, str(file), bootstrap, str(data)],
+            [sys.executable, "-c", driver, str(file), bootstrap, str(data)],
             env={**os.environ, **environment},
             stderr=self._errors,
         )
@@ -166,21 +183,18 @@ def fill(bootstrap: str) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_each_record_comes_out_once_when_the_pipeline_is_killed_at_each_step(
-    bootstrap: str, tmp_path: Path
+    bootstrap: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     file, data = tmp_path / "pipelines.py", tmp_path / "data"
     file.write_text(PIPELINE)
-    ensure_topics(StreamsConfig(bootstrap=bootstrap), {"numbers": 3, **OUTPUTS})
+    config = StreamsConfig(bootstrap=bootstrap, data_dir=data)
+    ensure_topics(config, {"numbers": 3, **OUTPUTS})
     fill(bootstrap)
-    reader = Reader(bootstrap, RECORD_COUNT)
+    reader = Reader(bootstrap, RECORD_COUNT, OUTPUTS)
     reader.start()
 
     for place in PLACES:
-        killed = Run(file, bootstrap, data, kill_at(place, after=1))
-        try:
-            killed.await_killed()
-        finally:
-            killed.end()
+        await_killed(Run(file, bootstrap, data, kill_at(place, after=1)))
     last = Run(file, bootstrap, data, {})
     reader.join(WITHIN_S)
     reader.given_up.set()
@@ -191,3 +205,26 @@ def test_each_record_comes_out_once_when_the_pipeline_is_killed_at_each_step(
     counts: Counter[Any] = Counter(reader.seen)
     assert {record: count for record, count in counts.items() if count != 1} == {}
     assert counts.keys() == expected
+
+    # The same log, replayed: killed when some shares of its second part are written, and called again.
+    await_killed(Run(file, bootstrap, data, kill_at("pipeline.task.committed", after=1), REPLAY))
+    (pipeline,) = load_pipelines(str(file))
+    replay = Replay(pipeline=pipeline, sources=pipeline.sources(), into="again", config=config)
+    begun = replay.begin()
+    assert (begun.pieces_done, begun.piece_count) == (1, 3)
+    assert replay.run(spark, begun).row_count == RECORD_COUNT
+    onlooker = Reader(bootstrap, RECORD_COUNT, {"again": 3, "again.odds": 2})
+    onlooker.start()
+    onlooker.join(WITHIN_S)
+    onlooker.given_up.set()
+    onlooker.join()
+    names = {"evens": "again", "odds": "again.odds"}
+    assert Counter(onlooker.seen) == Counter((names[topic], number) for topic, number in expected)
+
+
+def await_killed(run: Run) -> None:
+    """Let it run until it has killed itself."""
+    try:
+        run.await_killed()
+    finally:
+        run.end()
