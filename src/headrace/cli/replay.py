@@ -145,7 +145,7 @@ def replay(
 def _shown() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]]]:
     """Show steps, and how many offsets of how many are done: by a bar on a terminal, by lines elsewhere."""
     if not err.is_terminal:
-        yield lambda line: say(f"{line} ..."), _Lines().show
+        yield lambda line: say(f"{line} ..."), _say_progress
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True) as progress:
@@ -156,14 +156,6 @@ def _shown() -> Iterator[tuple[Callable[[str], None], Callable[[int, int], None]
         )
 
 
-class _Lines:
-    """Progress where there is no terminal: a line for each tenth that is done."""
-
-    def __init__(self) -> None:
-        self._tenths = 0
-
-    def show(self, done: int, total: int) -> None:
-        tenths = 10 * done // total if total else 0
-        if self._tenths < tenths < 10:  # the last one is told by the result
-            self._tenths = tenths
-            say(f"{done:,} of {total:,} offsets are read")
+def _say_progress(done: int, total: int) -> None:
+    if 0 < done < total:
+        say(f"{done:,} of {total:,} offsets are done")

@@ -16,7 +16,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -31,7 +30,6 @@ from headrace.streams.client_options import portable_options
 from headrace.streams.code import fingerprint
 from headrace.streams.describe import plan_of
 from headrace.streams.failure import first_line
-from headrace.streams.job_progress import watched
 from headrace.streams.log_offsets import find_span
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
@@ -49,7 +47,7 @@ PIECE_OFFSETS_MAX: Final = 5_000_000
 
 OnStep = Callable[[str], None]
 OnProgress = Callable[[int, int], None]
-"""Is told how many offsets of how many are done, now and then, and from another thread."""
+"""Is told how many offsets of how many are done, after each part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +119,7 @@ class Replay:
                 self._tell(pieces[number], number, note.piece_count)
                 self.on_progress(done, span.offset_count)
                 rows, _ = self._rows(session, pieces[number])
-                with watched(session, partial(self._progress, pieces[number], done, span.offset_count)):
-                    row_count = write(rows, number)
+                row_count = write(rows, number)
                 if is_resumed:
                     row_count, is_resumed = self.destination.count(rows), False
                 note = self._keep(replace(note, pieces_done=number + 1, row_count=note.row_count + row_count))
@@ -132,9 +129,6 @@ class Replay:
         self.on_progress(span.offset_count, span.offset_count)
         remove_note(self.config, self.query)
         return Replayed(offset_count=span.offset_count, row_count=note.row_count)
-
-    def _progress(self, piece: Span, before: int, total: int, read: int) -> None:
-        self.on_progress(before + min(read, piece.offset_count), total)
 
     def _tell(self, piece: Span, number: int, count: int) -> None:
         part = f" (part {number + 1} of {count})" if count > 1 else ""
