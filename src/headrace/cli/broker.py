@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.broker_options import BrokerOptions
-from headrace.cli.options import DataDir, LogFormatOption, LogLevelOption
+from headrace.cli.options import DataDir, LogFormatOption, LogLevelOption, MetricsPublic
 from headrace.config import Durability
 
 Listen = Annotated[str, typer.Option(help="Where to listen; port 0 picks a free one.")]
@@ -46,9 +46,6 @@ Advertised = Annotated[
 MetricsListen = Annotated[
     str | None,
     typer.Option(help="Serve Prometheus metrics and health over HTTP, at 127.0.0.1:9404 for example."),
-]
-MetricsPublic = Annotated[
-    bool, typer.Option("--metrics-public", help="Allow metrics beyond loopback, without a log-in.")
 ]
 
 

@@ -74,4 +74,8 @@ LogFormatOption = Annotated[
 
 LogLevelOption = Annotated[LogLevel, typer.Option("--log-level", help="The least that is worth a log line.")]
 
+MetricsPublic = Annotated[
+    bool, typer.Option("--metrics-public", help="Allow metrics beyond loopback, without a log-in.")
+]
+
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]

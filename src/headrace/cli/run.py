@@ -19,6 +19,7 @@ from headrace.cli.options import (
     DataDir,
     LogFormatOption,
     LogLevelOption,
+    MetricsPublic,
     ShufflePartitions,
     SparkConf,
     TransactionTimeout,
@@ -31,49 +32,56 @@ from headrace.driver.status import Status, read_statuses
 from headrace.driver.supervise import Supervised
 from headrace.logs import configure_logging
 
+Target = Annotated[str, typer.Argument(metavar="FILE[:PIPELINE]", help="Where the pipelines are.")]
+Master = Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")]
+Realtime = Annotated[
+    bool, typer.Option("--realtime", help="Milliseconds instead of micro-batches; at least once.")
+]
+GuaranteeOption = Annotated[
+    Guarantee | None,
+    typer.Option(
+        help="How often a row is written, whatever crashes.",
+        show_default="exactly-once; with --realtime at-least-once",
+    ),
+]
+BatchSeconds = Annotated[
+    int, typer.Option("--batch", min=5, help="Seconds that a batch of real-time mode lasts.")
+]
+MaxRecordsPerBatch = Annotated[
+    int, typer.Option(min=1, help="The most that a micro-batch reads of a topic that does not say so.")
+]
+Restarts = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="How often in a row a driver that died is started again. 0: it runs in this process, for "
+        "those who have systemd or Kubernetes restart it.",
+    ),
+]
+MetricsListen = Annotated[
+    str,
+    typer.Option(
+        help="Serve Prometheus metrics and health over HTTP, at 127.0.0.1:9405 for example.",
+        show_default="nowhere",
+    ),
+]
+
 
 def run(
-    target: Annotated[str, typer.Argument(metavar="FILE[:PIPELINE]", help="Where the pipelines are.")],
+    target: Target,
     bootstrap: Bootstrap,
     data: DataDir,
-    master: Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")] = None,
-    realtime: Annotated[
-        bool, typer.Option("--realtime", help="Milliseconds instead of micro-batches; at least once.")
-    ] = False,
-    guarantee: Annotated[
-        Guarantee | None,
-        typer.Option(
-            help="How often a row is written, whatever crashes.",
-            show_default="exactly-once; with --realtime at-least-once",
-        ),
-    ] = None,
-    batch_s: Annotated[
-        int, typer.Option("--batch", min=5, help="Seconds that a batch of real-time mode lasts.")
-    ] = 300,
-    max_records_per_batch: Annotated[
-        int, typer.Option(min=1, help="The most that a micro-batch reads of a topic that does not say so.")
-    ] = 1_000_000,
+    master: Master = None,
+    realtime: Realtime = False,
+    guarantee: GuaranteeOption = None,
+    batch_s: BatchSeconds = 300,
+    max_records_per_batch: MaxRecordsPerBatch = 1_000_000,
     shuffle_partitions: ShufflePartitions = 2,
     transaction_timeout_s: TransactionTimeout = 900,
     spark_conf: SparkConf = None,
-    restarts: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="How often in a row a driver that died is started again. 0: it runs in this process, for "
-            "those who have systemd or Kubernetes restart it.",
-        ),
-    ] = 5,
-    metrics_listen: Annotated[
-        str,
-        typer.Option(
-            help="Serve Prometheus metrics and health over HTTP, at 127.0.0.1:9405 for example.",
-            show_default="nowhere",
-        ),
-    ] = "",
-    metrics_public: Annotated[
-        bool, typer.Option("--metrics-public", help="Allow metrics beyond loopback, without a log-in.")
-    ] = False,
+    restarts: Restarts = 5,
+    metrics_listen: MetricsListen = "",
+    metrics_public: MetricsPublic = False,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "warning",
 ) -> None:
@@ -87,7 +95,6 @@ def run(
             raise typer.Exit(driver.run())
     # Spark is an extra: only the commands that need it may import what needs it.
     from headrace.cli.client import client_options  # noqa: PLC0415
-    from headrace.streams.session import java_ahead  # noqa: PLC0415
 
     config = StreamsConfig(
         bootstrap=bootstrap,
@@ -101,11 +108,16 @@ def run(
         client_options=client_options(),
         spark_options=spark_options(spark_conf),
     )
+    with _metrics(address, bootstrap, data, lambda: {os.getpid()}, is_public=metrics_public):
+        _drive(target, config, realtime=realtime)
+
+
+def _drive(target: str, config: StreamsConfig, *, realtime: bool) -> None:
+    """Be the driver itself."""
+    from headrace.streams.session import java_ahead  # noqa: PLC0415  # see above
+
     mode = "in real-time mode" if realtime else "in micro-batches"
-    with (
-        java_ahead(config),
-        _metrics(address, bootstrap, data, lambda: {os.getpid()}, is_public=metrics_public),
-    ):
+    with java_ahead(config):
         # What these load takes as long as Java takes to start, so both are done at once.
         from headrace.streams.load import load_pipelines  # noqa: PLC0415
         from headrace.streams.run import run as run_pipelines  # noqa: PLC0415
