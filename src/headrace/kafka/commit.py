@@ -7,11 +7,6 @@ A sync starts when the event loop has done what it has at hand: requests that ca
 together. While a sync runs, further appends gather; they all go into the next one. So the busier the broker,
 the more acknowledgements each fdatasync pays for, and appends never make the event loop wait for the disk.
 
-When a sync ends, those whom it releases are about to send more, while others wait already. A sync at once
-would leave the first out, the next one the others, and each would wait for two. So the next sync waits until
-as many wait for it as did at the end of the last one, but not longer than a moment, and not for more: whoever
-is alone is never kept waiting.
-
 With durability `os` an append counts as durable at once, as in Kafka: nothing waits, nothing is synced.
 
 What consumers may see ends at the high watermark: with `sync` that is the durable offset, so that nothing
@@ -30,18 +25,13 @@ if TYPE_CHECKING:
 
     from headrace.config import Durability
     from headrace.errors import HeadraceError, StorageError
-    from headrace.kafka.services import Timer
     from headrace.log.partition import PartitionLog
 
     Waiter = Callable[[HeadraceError | None], None]
     StartSync = Callable[[tuple[PartitionLog, ...]], None]
     CallSoon = Callable[[Callable[[], None]], object]
-    CallLater = Callable[[float, Callable[[], None]], Timer]
 
 logger: Final = logging.getLogger(__name__)
-
-GATHER_S_MAX: Final = 0.001
-"""How long a sync waits for those whom the last one has released."""
 
 
 def call_now(callback: Callable[[], None]) -> None:
@@ -59,27 +49,17 @@ class GroupCommit:
         on_progress: Callable[[PartitionLog], None],
         on_failure: Callable[[StorageError], None],
         call_soon: CallSoon = call_now,
-        *,
-        call_later: CallLater | None = None,
     ) -> None:
-        """`call_soon` makes a call once the event loop has done what it has at hand.
-
-        `call_later` makes one after some seconds; without it, no sync waits for more.
-        """
+        """`call_soon` makes a call once the event loop has done what it has at hand."""
         self.is_synchronous = durability == "sync"
         """Whether an append counts as durable only once it has been synced."""
         self._start_sync = start_sync
         self._on_progress = on_progress
         self._on_failure = on_failure
         self._call_soon = call_soon
-        self._call_later = call_later
         self._dirty: dict[PartitionLog, None] = {}
         self._is_syncing = False
         self._waiters: dict[PartitionLog, deque[tuple[int, Waiter]]] = {}
-        self._waiter_count = 0
-        self._expected_count = 0
-        """How many waited when the last sync ended."""
-        self._gathering: Timer | None = None
         self._failed: StorageError | None = None
 
     def high_watermark(self, log: PartitionLog) -> int:
@@ -112,13 +92,9 @@ class GroupCommit:
             waiter(self._failed)
         else:
             self._waiters.setdefault(log, deque()).append((end_offset, waiter))
-            self._waiter_count += 1
-            if self._gathering is not None and self._waiter_count == self._expected_count:
-                self._call_soon(self._sync_next)
 
     def synced(self, logs: Iterable[PartitionLog], error: StorageError | None) -> None:
         """Note that a sync has come to its end. What those who waited append goes into one next sync."""
-        self._expected_count = self._waiter_count
         try:
             if error is not None:
                 self.fail(error)
@@ -133,9 +109,7 @@ class GroupCommit:
     def closed(self, log: PartitionLog, error: HeadraceError) -> None:
         """Release everybody who waits for a partition that is no more."""
         self._dirty.pop(log, None)
-        waiters = self._waiters.pop(log, ())
-        self._waiter_count -= len(waiters)
-        for _, waiter in waiters:
+        for _, waiter in self._waiters.pop(log, ()):
             _call(waiter, error)
 
     def fail(self, error: StorageError) -> None:
@@ -151,19 +125,6 @@ class GroupCommit:
             self.closed(log, error)
 
     def _sync_next(self) -> None:
-        if not self._dirty or self._is_syncing:
-            return
-        if self._call_later is not None and self._waiter_count < self._expected_count:
-            if self._gathering is None:
-                self._gathering = self._call_later(GATHER_S_MAX, self._sync_gathered)
-            return
-        if self._gathering is not None:
-            self._gathering.cancel()
-        self._sync_gathered()
-
-    def _sync_gathered(self) -> None:
-        """Sync what there is, whoever else may come."""
-        self._gathering = None
         if self._dirty and not self._is_syncing:
             self._is_syncing = True
             logs = tuple(self._dirty)
@@ -179,7 +140,6 @@ class GroupCommit:
         durable_offset = log.durable_offset
         while waiters and waiters[0][0] <= durable_offset:
             _, waiter = waiters.popleft()
-            self._waiter_count -= 1
             _call(waiter, None)
         if not waiters:
             self._waiters.pop(log, None)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from headrace.config import BrokerConfig
     from headrace.errors import StorageError
     from headrace.kafka.client_connection import EventLoop
-    from headrace.kafka.commit import CallLater, CallSoon, StartSync
+    from headrace.kafka.commit import CallSoon, StartSync
     from headrace.kafka.consumer_groups import ConsumerGroups
     from headrace.kafka.security.logins import Logins
     from headrace.kafka.services import Timer
@@ -62,7 +62,6 @@ class Engine:
         start_sync: StartSync,
         submit: Submit,
         call_soon: CallSoon = call_now,
-        call_later: CallLater | None = None,
         logins: Logins | None = None,
         tls_context: SSLContext | None = None,
         new_id: Callable[[], UUID] = uuid4,
@@ -70,9 +69,8 @@ class Engine:
         """`start_sync` has partitions synced, and `synced` is called on the event loop's thread after it.
 
         `submit` has other work done that waits for the disk, one piece after the other. `call_soon` makes a
-        call once the event loop has done what it has at hand; with `call_later`, syncs wait a moment for
-        those who are about to send more. Without `logins`, nobody can log in, and need not; without
-        `tls_context`, connections are plain text.
+        call once the event loop has done what it has at hand. Without `logins`, nobody can log in, and need
+        not; without `tls_context`, connections are plain text.
         """
         self.connections = OpenConnections(config, loop.time)
         self._tls_context = tls_context
@@ -80,14 +78,7 @@ class Engine:
         self._sweeper: Timer | None = None
         self._has_failed = False
         watchers = Watchers()
-        commit = GroupCommit(
-            config.durability,
-            start_sync,
-            watchers.notify,
-            self._on_failure,
-            call_soon,
-            call_later=call_later,
-        )
+        commit = GroupCommit(config.durability, start_sync, watchers.notify, self._on_failure, call_soon)
         on_demand = GroupsOnDemand(lambda: _new_groups(config, store, clock, loop, commit))
         if OFFSETS_TOPIC in store.topics or config.metrics_listen is not None:
             # The members' time runs from now on; and metrics ask on a thread of their own.

@@ -80,7 +80,6 @@ class KafkaServer:
             start_sync=self._sync_threads.sync,
             submit=self._disk_thread.submit,
             call_soon=loop.call_soon,
-            call_later=loop.call_later,
             logins=self._logins,
             tls_context=None if security.tls is None else make_context(security.tls),
         )

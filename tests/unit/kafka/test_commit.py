@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,9 +29,7 @@ class FakeLog:
 class Bench:
     """A group commit whose disk is the test."""
 
-    def __init__(
-        self, durability: Durability = "sync", *, call_soon: Any = None, call_later: Any = None
-    ) -> None:
+    def __init__(self, durability: Durability = "sync", *, call_soon: Any = None) -> None:
         self.syncs: list[tuple[PartitionLog, ...]] = []
         self.progress: list[PartitionLog] = []
         self.failures: list[StorageError] = []
@@ -42,7 +39,6 @@ class Bench:
             self.progress.append,
             self.failures.append,
             call_soon or (lambda callback: callback()),
-            call_later=call_later,
         )
         self.released: list[tuple[str, HeadraceError | None]] = []
 
@@ -52,9 +48,6 @@ class Bench:
     def append(self, log: Any, name: str) -> None:
         end_offset = log.append(1)
         self.commit.appended(log)
-        self.wait(log, end_offset, name)
-
-    def wait(self, log: Any, end_offset: int, name: str) -> None:
         self.commit.when_durable(log, end_offset, lambda error: self.released.append((name, error)))
 
     def finish_sync(self, error: StorageError | None = None) -> None:
@@ -209,97 +202,3 @@ def test_a_mistake_of_one_who_waited_keeps_nobody_else_waiting(
     bench.append(logs[0], "next")
     bench.finish_sync()
     assert bench.released[2:] == [("next", None)]
-
-
-class Timers:
-    """Calls that are to be made later."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-
-    def call_later(self, _delay_s: float, callback: Callable[[], None]) -> Any:
-        self.calls.append(callback)
-        return SimpleNamespace(cancel=lambda: self.calls.remove(callback))
-
-    def ring(self) -> None:
-        self.calls.pop()()
-
-
-@pytest.fixture
-def timers() -> Timers:
-    return Timers()
-
-
-@pytest.fixture
-def gathering(timers: Timers) -> Bench:
-    """A group commit that waits for those who are about to send more."""
-    return Bench(call_later=timers.call_later)
-
-
-def _release_two_of_three(bench: Bench, log: Any) -> None:
-    """End a sync that two have waited for, while a third waits for the next."""
-    log.end_offset = 1
-    bench.commit.appended(log)
-    for name, end_offset in (("a", 1), ("b", 1), ("c", 2)):
-        bench.wait(log, end_offset, name)
-    log.append(1)
-    bench.commit.appended(log)
-    log.durable_offset = 1
-    bench.commit.synced(bench.syncs.pop(), None)
-    assert [name for name, _ in bench.released] == ["a", "b"]
-
-
-def test_a_sync_waits_until_as_many_wait_for_it_as_at_the_end_of_the_last(
-    gathering: Bench, timers: Timers
-) -> None:
-    log, other = gathering.log(), gathering.log()
-    _release_two_of_three(gathering, log)
-    gathering.append(other, "d")
-    assert gathering.syncs == []
-    gathering.append(log, "e")
-    assert gathering.syncs == [(log, other)]
-    assert timers.calls == []
-    gathering.finish_sync()
-    assert sorted(name for name, _ in gathering.released) == ["a", "b", "c", "d", "e"]
-
-
-def test_a_sync_does_not_wait_longer_than_a_moment(gathering: Bench, timers: Timers) -> None:
-    log = gathering.log()
-    _release_two_of_three(gathering, log)
-    gathering.append(log, "d")
-    assert gathering.syncs == []
-    timers.ring()
-    assert gathering.syncs == [(log,)]
-    gathering.append(log, "e")
-    gathering.append(log, "f")
-    assert gathering.syncs == [(log,)]
-    assert timers.calls == []
-
-
-def test_whoever_is_alone_is_not_kept_waiting(gathering: Bench, timers: Timers) -> None:
-    log = gathering.log()
-    for name in "abc":
-        gathering.append(log, name)
-        gathering.finish_sync()
-        assert gathering.released[-1] == (name, None)
-    assert timers.calls == []
-
-
-def test_those_who_were_expected_once_are_not_expected_again(gathering: Bench, timers: Timers) -> None:
-    log = gathering.log()
-    _release_two_of_three(gathering, log)
-    timers.ring()
-    gathering.finish_sync()
-    gathering.append(log, "alone")
-    assert gathering.syncs == [(log,)]
-    assert timers.calls == []
-
-
-def test_a_failure_while_a_sync_waits_leaves_nothing_to_sync(gathering: Bench, timers: Timers) -> None:
-    log = gathering.log()
-    _release_two_of_three(gathering, log)
-    error = StorageError("the disk is gone")
-    gathering.commit.fail(error)
-    assert gathering.released[-1] == ("c", error)
-    timers.ring()
-    assert gathering.syncs == []
