@@ -102,7 +102,7 @@ def _one_of(kind: Any) -> Callable[[str], str]:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
         raise ValueError(text)
     return int(text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from headrace.config import default_client_config
 from headrace.errors import HeadraceError, UsageError
@@ -19,13 +20,20 @@ def main() -> None:
 
         err.print(f"[bold red]error:[/bold red] {_escaped(error)}", soft_wrap=True)
         sys.exit(2 if isinstance(error, UsageError) else 1)
+    except BrokenPipeError:
+        _end_unread()
     except SystemExit as end:
+        # As in `headrace consume t | head`, for which Typer ends with 1.
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        # The reader of our output has gone, as in `headrace consume t | head`, for which Typer ends with 1.
-        # It has all that it wanted, so this is no failure; what is left in the buffer goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        _end_unread()
+
+
+def _end_unread() -> NoReturn:
+    """The reader of our output has gone: it has all that it wanted, so this is no failure."""
+    # What is left in the buffer goes nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
 
 
 def _run_broker() -> bool:

@@ -89,6 +89,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_proved = False
         """Whether the client has proved all that it must."""
         self._is_pumping = False
+        self._is_sending = False
         self._is_reading = True
         self._is_writable = True
         self._is_ending = False
@@ -146,9 +147,10 @@ class ClientConnection(asyncio.Protocol):
         self._is_writable = False
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """The client has caught up. Some loops say so while they are being handed an answer's pieces."""
         self._is_writable = True
-        self._pump()
+        if not self._is_sending:
+            self._pump()
 
     def close(self) -> asyncio.Future[None]:
         """Send what is due, then close."""
@@ -330,12 +332,22 @@ class ClientConnection(asyncio.Protocol):
         if size_bytes < JOINED_BYTES_MAX and self._tls is None:
             self._transport.write(join_small(parts))
         else:
-            for pieces in _read_in_turn(parts):
-                if self._tls is None:
-                    self._transport.writelines(pieces)
-                else:
-                    self._transport.write(self._tls.send(pieces))
+            self._is_sending = True
+            try:
+                self._send_in_turn(parts)
+            finally:
+                self._is_sending = False
         hit("kafka.answered")
+
+    def _send_in_turn(self, parts: Parts) -> None:
+        for pieces in _read_in_turn(parts):
+            if self._transport.is_closing():
+                # The client is gone: what it leaves unread need not be read from the disk.
+                return
+            if self._tls is None:
+                self._transport.writelines(pieces)
+            else:
+                self._transport.write(self._tls.send(pieces))
 
     def _pause_or_resume_reading(self) -> None:
         if self._is_ending or self._transport.is_closing():

@@ -122,12 +122,15 @@ class FetchReading:
             cached.idle_mark = IdleMark(log, extent, self._reads_committed)
             return None
         records = self._records(log, partition, below_offset) if has_more else b""
+        aborted: tuple[AbortedTransaction, ...] | None = None
+        if self._reads_committed:
+            aborted, records = _aborted(log, offset, records)
         return PartitionData(
             partition_index=partition.partition,
             high_watermark=high_watermark,
             last_stable_offset=stable_offset,
             log_start_offset=start_offset,
-            aborted_transactions=_aborted(log, offset, records) if self._reads_committed else None,
+            aborted_transactions=aborted,
             records=records,
         )
 
@@ -166,15 +169,19 @@ class FetchReading:
 
 def _aborted(
     log: PartitionLog, offset: int, records: bytes | StoredBatches
-) -> tuple[AbortedTransaction, ...]:
-    """The aborted transactions among the records."""
+) -> tuple[tuple[AbortedTransaction, ...], bytes | StoredBatches]:
+    """The aborted transactions among the records, and the records: read, where that is how to find out."""
     found = log.aborted_transactions(offset, log.end_offset) if records else []
-    end_offset = _end_offset(records if isinstance(records, bytes) else records.read()) if found else 0
-    return tuple(
+    if not found:
+        return (), records
+    read = records if isinstance(records, bytes) else records.read()
+    end_offset = _end_offset(read)
+    aborted = tuple(
         AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
         for each in found
         if each.first_offset < end_offset
     )
+    return aborted, read
 
 
 def _end_offset(records: bytes) -> int:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from headrace.errors import StorageError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from headrace.errors import HeadraceError
     from headrace.kafka.consumer_groups import ConsumerGroups
 
 
@@ -26,10 +29,22 @@ class GroupsOnDemand:
     def load(self) -> ConsumerGroups:
         """The groups themselves."""
         if self._groups is None:
-            self._groups = self._make()
+            try:
+                self._groups = self._make()
+            except (OSError, ImportError) as error:
+                raise StorageError(f"loading consumer groups failed: {error}") from error
             if self._is_sweeping:
                 self._groups.start_sweeping()
         return self._groups
+
+    def topics_deleted(
+        self, names: Collection[str], on_durable: Callable[[HeadraceError | None], None]
+    ) -> None:
+        """Forget the offsets of these topics. Where no group was needed yet, there are none."""
+        if self._groups is None:
+            on_durable(None)
+        else:
+            self._groups.topics_deleted(names, on_durable)
 
     def start_sweeping(self) -> None:
         """Look for what has outlived its use from now on, or from when there can be any."""

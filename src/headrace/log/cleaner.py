@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import LogConfig
-    from headrace.log.cleaning import PartitionCleaning
+    from headrace.log.cleaning import PartitionCleaning, Steps
     from headrace.log.partition import PartitionLog
 
     Call = Callable[[], Any]
@@ -141,24 +141,29 @@ class Cleaner:
         if not (log.settings.has_retention or log.settings.is_compacted):
             self.counts.deleted_bytes += self._try(log, "removing files of", log.remove_deleted_files)
             return
-        # The broker listens before it needs this.
-        from headrace.log.cleaning import PartitionCleaning, take_steps  # noqa: PLC0415
-
-        cleaning = self._cleanings.get(log)
-        if cleaning is None:
-            cleaning = self._cleanings[log] = PartitionCleaning(log, self._breathe)
         now_ms = self._trusted_time.now_ms(self._clock.now_ms(), self._clock.monotonic_s())
         start_offset = log.start_offset
         self.counts.deleted_bytes += self._try(
-            log, "retaining", lambda: take_steps(cleaning.retain(now_ms), self._ask)
+            log, "retaining", lambda: self._take_steps(log, lambda cleaning: cleaning.retain(now_ms))
         )
         if log.start_offset > start_offset:
             self._call_on_loop(lambda: self._on_shortened(log))
         if log not in self._uncleanable and log.failed is None:
             memory_bytes_max = self._config.compaction_memory_bytes
             self.counts.compacted_bytes += self._try(
-                log, "compacting", lambda: take_steps(cleaning.compact(now_ms, memory_bytes_max), self._ask)
+                log,
+                "compacting",
+                lambda: self._take_steps(log, lambda cleaning: cleaning.compact(now_ms, memory_bytes_max)),
             )
+
+    def _take_steps(self, log: PartitionLog, begin: Callable[[PartitionCleaning], Steps[int]]) -> int:
+        # The broker listens before it needs this. Whoever calls bears with its not being there.
+        from headrace.log.cleaning import PartitionCleaning, take_steps  # noqa: PLC0415
+
+        cleaning = self._cleanings.get(log)
+        if cleaning is None:
+            cleaning = self._cleanings[log] = PartitionCleaning(log, self._breathe)
+        return take_steps(begin(cleaning), self._ask)
 
     def _try(self, log: PartitionLog, doing: str, work: Callable[[], int]) -> int:
         """Do some work; return what it returns, or 0 when it fails."""

@@ -19,8 +19,10 @@ from headrace.streams.origin import Origin
 from headrace.streams.starts import FIRST
 from headrace.streams.topic import Topic
 
-ANSWER_S_MAX: Final = 5.0
-"""How long a broker may take to answer."""
+REACH_S_MAX: Final = 10.0
+"""How long it may take to reach a broker: somebody may be waiting to hear that there is none."""
+ANSWER_S_MAX: Final = 30.0
+"""How long a broker may take to do what it is asked for."""
 APPEAR_S_MAX: Final = 30.0
 """How long a topic that was just created may take to appear in the metadata."""
 _APPEAR_PAUSE_S: Final = 0.05
@@ -67,7 +69,7 @@ class Cluster:
     def metadata(self) -> ClusterMetadata:
         """Of all topics at once: asking for one by name could create it."""
         try:
-            return self.client.list_topics(timeout=ANSWER_S_MAX)
+            return self.client.list_topics(timeout=REACH_S_MAX)
         except KafkaException as error:
             self.client.poll(0)  # hands over what has been left for us
             refusal = next((one for one in self._complaints if one.code() in _REFUSED_LOGIN), None)

@@ -36,7 +36,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
-    DateType,
     DoubleType,
     FloatType,
     NumericType,
@@ -51,7 +50,7 @@ from headrace.errors import PipelineError
 from headrace.streams.failure import first_line
 from headrace.streams.topic import METADATA_COLUMN, Topic
 
-_FLAT: Final = (StringType, NumericType, BooleanType, TimestampType, TimestampNTZType, DateType)
+_FLAT: Final = (StringType, NumericType, BooleanType, TimestampType, TimestampNTZType)
 """Kinds of columns that hold no text, or are one."""
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 _METADATA_FIELDS: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from headrace.streams.admin import ensure_topics
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
+from headrace.streams.progress_log import read_progress_log
 from headrace.streams.queries import Queries
 from headrace.streams.session import start_session, stop_session
 from headrace.testing.waiting import eventually
@@ -108,6 +109,20 @@ class Kafka:
             consumer.close()
         return records
 
+    def ends(self, topic: str) -> dict[tuple[str, int], int]:
+        """Where each partition ends, by topic and partition."""
+        consumer = Consumer({**self._settings, "group.id": "test"})
+        try:
+            partitions = consumer.list_topics(topic, timeout=WITHIN_S).topics[topic].partitions
+            return {
+                (topic, number): consumer.get_watermark_offsets(
+                    TopicPartition(topic, number), timeout=WITHIN_S
+                )[1]
+                for number in partitions
+            }
+        finally:
+            consumer.close()
+
     def read_count(self, topic: str, count: int) -> list[Record]:
         """Read so many records."""
         records = self.read(topic, lambda found: len(found) >= count)
@@ -160,6 +175,27 @@ def committed(config: StreamsConfig) -> Callable[[str], set[str]]:
         return eventually(all_committed, f"a batch of {query}, and none uncommitted,", within_s=WITHIN_S)
 
     return await_committed
+
+
+@pytest.fixture
+def processed(
+    config: StreamsConfig, kafka: Kafka, committed: Callable[[str], set[str]]
+) -> Callable[..., None]:
+    """Wait until a query has processed all that is in a topic, and has no batch that is not committed."""
+
+    def await_processed(query: str, topic: str) -> None:
+        ends = kafka.ends(topic)
+
+        def is_processed() -> bool:
+            last = read_progress_log(checkpoint_path(config, query)).last_committed
+            return last is not None and all(
+                any(source.get(place, 0) >= end for source in last.ends) for place, end in ends.items()
+            )
+
+        eventually(is_processed, f"all of {topic} in {query}", within_s=WITHIN_S)
+        committed(query)
+
+    return await_processed
 
 
 StartQueries = Callable[..., Queries]
@@ -235,13 +271,22 @@ class Driver:
             return self._process.poll() is not None
 
         eventually(has_ended, "the driver's end", within_s=WITHIN_S, pause_s=0.05)
-        assert not self.java.is_running()
+        self._java_is_gone()
 
     def ended(self) -> tuple[int, str]:
         """Wait for the end. Returns the exit code and standard error; its Java must be gone by then."""
         _output, errors = self._process.communicate(timeout=WITHIN_S)
-        assert not self.java.is_running()
+        self._java_is_gone()
         return self._process.returncode, errors
+
+    def _java_is_gone(self) -> None:
+        def is_gone() -> bool:
+            with suppress(psutil.NoSuchProcess):
+                # One that nobody has asked for its exit code yet is dead all the same.
+                return self.java.status() == psutil.STATUS_ZOMBIE
+            return True
+
+        eventually(is_gone, "the end of Java")
 
 
 Drive = Callable[..., Driver]

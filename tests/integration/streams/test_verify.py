@@ -123,7 +123,7 @@ def test_results_are_verified_and_each_difference_is_told_with_its_cause(
 
 
 def test_the_last_result_of_each_key_is_verified_and_late_rows_are_known(
-    kafka: Any, start: Any, committed: Any, verified: Verify
+    kafka: Any, start: Any, committed: Any, processed: Any, verified: Verify
 ) -> None:
     kafka.produce("orders", [order("a", 1), order("a", 2), order("b", 4, "02:00:00")])
     # In another order, their sum ends with other digits.
@@ -134,9 +134,9 @@ def test_the_last_result_of_each_key_is_verified_and_late_rows_are_known(
     await_batches(committed, "minutes", 2)
     kafka.produce("orders", [order("b", 8, "02:00:01"), order("a", 16), order("c", 0.6, "02:00:02")])
     kafka.read("minutes", lambda found: 12.0 in {json.loads(each.value)["total"] for each in found})
-    committed("minutes")
+    processed("minutes", "orders")
     kafka.read("open", lambda found: {each.key for each in found if each.value is None} == {b"a", b"b"})
-    committed("open_totals")
+    processed("open_totals", "orders")
     queries.stop()
 
     found = verified(minutes)
@@ -155,14 +155,14 @@ def test_the_last_result_of_each_key_is_verified_and_late_rows_are_known(
 
 
 def test_what_the_guarantee_allows_is_counted_and_is_no_error(
-    kafka: Any, start: Any, committed: Any, verified: Verify, monkeypatch: pytest.MonkeyPatch
+    kafka: Any, start: Any, processed: Any, verified: Verify, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.produce("orders", [order("a", 1)])
     queries = start(doubled, realtime=True)
     (written,) = kafka.read_count("doubled", 1)
     kafka.produce("orders", [order("b", 1)])
     kafka.read_count("doubled", 2)
-    committed("doubled")
+    processed("doubled", "orders")
     queries.stop()
     kafka.produce("doubled", [("a", written.value)])
 

@@ -370,3 +370,44 @@ def test_an_answer_that_can_not_be_read_to_its_end_closes_the_connection(
     assert transport.written == b"headone"
     assert transport.is_aborted
     assert "the disk is gone" in caplog.text
+
+
+def test_no_other_answer_gets_in_between_the_pieces_of_one(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(frame(METADATA, 1))
+    connection.pause_writing()
+    connection.data_received(frame(METADATA, 2))
+    write = transport.writelines
+
+    def write_and_resume(parts: list[bytes]) -> None:
+        write(parts)
+        # As asyncio's own transports do when the socket takes all at once.
+        connection.resume_writing()
+        bench.started[-1][1].resolve(EMPTY_METADATA)
+
+    stored = StoredAnswer([b"one", b"two"])
+    stored.transport = transport
+    answers = iter([[b"head", stored, b"tail"], [b"second"]])
+    monkeypatch.setattr(Started, "encode", lambda _started, _response: next(answers))
+    monkeypatch.setattr(transport, "writelines", write_and_resume)
+    bench.started[0][1].resolve(EMPTY_METADATA)
+    assert transport.written == b"headonetwotail"
+    assert len(bench.started) == 2, "the second request has its turn once the first is answered"
+    bench.started[1][1].resolve(EMPTY_METADATA)
+    assert transport.written == b"headonetwotailsecond"
+
+
+def test_an_answer_is_not_read_further_for_a_client_that_is_gone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, transport = bench.connect()
+    connection.data_received(frame(METADATA, 1))
+    stored = StoredAnswer([b"one", b"two", b"three"])
+    stored.transport = transport
+    monkeypatch.setattr(Started, "encode", lambda _started, _response: [b"head", stored, b"tail"])
+    monkeypatch.setattr(transport, "writelines", lambda _parts: transport.abort())
+    bench.started[0][1].resolve(EMPTY_METADATA)
+    assert len(stored.read_when) == 2
+    assert transport.written == b""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from headrace.errors import StorageError
 from headrace.kafka.groups_on_demand import GroupsOnDemand
 
 
@@ -65,3 +68,24 @@ def test_groups_that_were_never_needed_end_without_being_made() -> None:
     assert bench.made == []
     bench.groups.load()
     assert bench.made[0].told == []
+
+
+def test_groups_that_can_not_be_loaded_are_an_error_and_are_tried_again() -> None:
+    refusals = [OSError(24, "Too many open files")]
+
+    def make() -> Any:
+        if refusals:
+            raise refusals.pop()
+        return FakeGroups()
+
+    groups = GroupsOnDemand(make)
+    with pytest.raises(StorageError, match=r"loading consumer groups failed: .*Too many open files"):
+        groups.load()
+    assert groups.coordinator is not None
+
+
+def test_a_topic_that_is_deleted_before_there_were_groups_leaves_nothing_to_forget() -> None:
+    bench = Bench()
+    forgotten: list[object] = []
+    bench.groups.topics_deleted({"orders"}, forgotten.append)
+    assert (forgotten, bench.made) == ([None], [])

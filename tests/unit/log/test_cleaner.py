@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -192,3 +193,21 @@ def test_it_begins_at_once_when_it_is_woken(tmp_path: Path) -> None:
     loop.cleaner.wake()
     loop.turn_until(lambda: loop.cleaner.counts.rounds == 1)
     loop.stop()
+
+
+def test_cleaning_that_can_not_be_loaded_is_tried_again(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = loop.open(retention_bytes=0)
+    fill(log, loop.clock)
+    refusals = [OSError(24, "Too many open files")] * 2
+    take_steps = Cleaner._take_steps
+
+    def refuse(*arguments: Any) -> int:
+        if refusals:
+            # This is where the module is loaded at the first time.
+            raise refusals.pop()
+        return take_steps(*arguments)
+
+    monkeypatch.setattr(Cleaner, "_take_steps", refuse)
+    loop.cleaner.start()
+    loop.turn_until(lambda: loop.cleaner.counts.deleted_bytes > 0)
+    assert loop.cleaner.counts.failures == 2
