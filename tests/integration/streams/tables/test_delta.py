@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
-from headrace.errors import PipelineError, PipelineFailed, StoreUnavailable
+from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced, StoreUnavailable
 from headrace.streams.sinks import BatchWriter
 from headrace.streams.sinks.delta import merge as merging
 from headrace.testing.failpoints import failpoint
@@ -126,6 +126,22 @@ def test_a_new_checkpoint_begins_afresh_and_one_that_was_put_back_or_replaced_is
     with pytest.raises(PipelineError, match="another run of pipeline orders has taken over"):
         old.write(numbered(spark, range(10)), 5)
     assert len(values(spark, target.path)) == 20
+
+
+@pytest.mark.parametrize(("rows", "batch_id"), [(range(10), 0), (range(0), 1)], ids=["skipped", "empty"])
+def test_a_run_whose_first_batch_wrote_nothing_is_replaced_all_the_same(
+    spark: SparkSession, tmp_path: Path, writer: MakeWriter, rows: range, batch_id: int
+) -> None:
+    target = hr.delta_table(tmp_path / "idle")
+    assert writer(target).write(numbered(spark, range(10)), 0) == 10
+    idle = writer(target)
+    assert idle.write(numbered(spark, rows), batch_id) == 0
+    newer = writer(target, query_id="query-2")
+    assert newer.write(numbered(spark, range(10, 20)), 0) == 10
+    with pytest.raises(PipelineReplaced, match="another run of pipeline orders has taken over"):
+        idle.write(numbered(spark, range(20, 30)), 2)
+    assert newer.write(numbered(spark, range(20, 30)), 1) == 10
+    assert values(spark, target.path) == list(range(30))
 
 
 def test_a_commit_that_loses_against_others_is_tried_again_and_not_for_ever(

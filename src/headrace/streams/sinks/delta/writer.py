@@ -23,7 +23,7 @@ from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.delta import files, merge
 from headrace.streams.sinks.delta.log import TableLog, append
 from headrace.streams.sinks.delta.schema import arrow_schema
-from headrace.streams.sinks.ledger import Batch, Verdict, decide
+from headrace.streams.sinks.ledger import Batch
 from headrace.streams.sinks.records import DELETE_COLUMN
 from headrace.streams.sinks.table_rows import spread, table_rows, unnamed
 from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, told
@@ -39,22 +39,19 @@ class DeltaWriter:
         self._log = TableLog(path=target.path, pipeline=context.pipeline)
         self._staging = merge.Staging(table=target.path, pipeline=context.pipeline)
         self._run: int | None = None
-        self._is_first = True
         self._schema: pa.Schema | None = None
 
     def write(self, rows: DataFrame, batch_id: int) -> int:
         """Write the rows, unless they were written before; return how many were written now."""
         rows = table_rows(rows, self._target, pipeline=self._context.pipeline)
-        batch = self._context.batch(batch_id, self._target.name, is_first=self._is_first)
+        batch = self._context.batch(batch_id, self._target.name, is_first=self._run is None)
         hit("pipeline.batch")
         schema = self._settle(rows.schema)
-        if batch.is_first and batch.has_claimed:
-            self._log.refuse_replaced(batch)
-        is_written = decide(self._log.entry(batch), batch, 1) is Verdict.SKIP
-        row_count = 0 if is_written else self._write(rows, schema, batch)
-        if not batch.has_claimed and (is_written or self._run is not None):
+        if self._run is None:
+            self._run = self._log.begin_run(batch)
             self._context.note_claim(self._target.name)
-        self._is_first = False
+        is_written = self._log.is_written(batch, self._run)
+        row_count = 0 if is_written else self._write(rows, schema, batch, self._run)
         hit("pipeline.written")
         return row_count
 
@@ -73,7 +70,7 @@ class DeltaWriter:
         self._schema = pa.schema(fields)
         return self._schema
 
-    def _write(self, rows: DataFrame, schema: pa.Schema, batch: Batch) -> int:
+    def _write(self, rows: DataFrame, schema: pa.Schema, batch: Batch, run: int) -> int:
         if self._target.key:
             self._staging.clear()
         with failpoints_of_tasks(files.FAILPOINTS) as failpoints, told():
@@ -82,7 +79,7 @@ class DeltaWriter:
             check_all_ran(batch.pipeline, (result["task"] for result in results), self._target.writers)
         written = [result for result in results if result["file"] is not None]
         if written:
-            self._run = self._log.commit(batch, self._run, partial(self._commit, written))
+            self._log.commit(batch, run, partial(self._commit, written))
             hit("pipeline.task.committed")
         return sum(result["row_count"] for result in written)
 
