@@ -153,6 +153,10 @@ class ShareWriter:
         """What the ledger says of the share."""
         return self._ledger.entries([self._task])[0]
 
+    def first_entry(self) -> Entry | None:
+        """What the ledger says of the first share of all."""
+        return self._ledger.entries([0])[0]
+
     def begin(self) -> None:
         """Begin a transaction."""
         with self._connector.told():

@@ -30,7 +30,8 @@ the decision and the commit.
 
 Who begins afresh puts an entry into each share before he writes anything: up to the batch that he begins
 with, and of no input. So a run that is fenced sees at once by whom, and that it must not come back: see
-claim.py.
+claim.py. The first share comes first. Of runs that begin at the same time, the last one to take it wins, and
+goes on to take the others from whoever has come there before; one that has lost it takes no more.
 """
 
 from __future__ import annotations
@@ -163,6 +164,12 @@ def taken_over(pipeline: str) -> PipelineReplaced:
 def refuse_replaced(entries: Iterable[Entry | None], batch: Batch) -> None:
     """Raise if the ledger is in other hands by now."""
     if batch.has_claimed and any(entry and entry.query_id != batch.query_id for entry in entries):
+        raise taken_over(batch.pipeline)
+
+
+def refuse_overtaken(first: Entry | None, batch: Batch) -> None:
+    """Raise if the first share, which the run had claimed, is in other hands while it claims another."""
+    if first is not None and first.query_id != batch.query_id:
         raise taken_over(batch.pipeline)
 
 

@@ -36,6 +36,7 @@ from headrace.streams.sinks.ledger import (
     claim_before,
     decide,
     is_settled,
+    refuse_overtaken,
     refuse_replaced,
 )
 from headrace.streams.sinks.records import to_records, varying_columns
@@ -153,6 +154,8 @@ class TopicWriter:
         """Shut all others out of a share, and put an entry of ours there, if there is none."""
         writer = ShareWriter(self._connector, task)
         try:
+            if task > 0:
+                refuse_overtaken(writer.first_entry(), batch)
             entry = writer.entry()
             if entry is not None and entry.query_id == batch.query_id:
                 return entry

@@ -81,6 +81,9 @@ class ShareWriter:
     def entry(self) -> Entry | None:
         return self.broker.ledger.get(self.task)
 
+    def first_entry(self) -> Entry | None:
+        return self.broker.ledger.get(0)
+
     def begin(self) -> None:
         self.sent = []
 
