@@ -68,7 +68,7 @@ def replay(
         if text is None:
             return OPEN
         return parse_offsets_bound(text) or Bound(
-            moment_ms=parse_moment_ms(text, now_ms=time.time_ns() // 1_000_000)
+            moment_ms=parse_moment_ms(text, now_ms=time.time_ns() // 1_000_000), words=text
         )
 
     is_live = then_live or swap

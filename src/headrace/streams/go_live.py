@@ -3,7 +3,7 @@
 Nothing is left out between the two, and nothing is read twice, because it is one checkpoint. With `swap`, the
 new one takes the place of an old one, and the new results that of the old. In a topic:
 
-    1  note down what is about to happen
+    1  build the pipeline, and note down what is about to happen
     2  shut out any run that still writes, and note down where the new results begin: the end of each topic
     3  put the old checkpoint aside, into DATA/replaced/
     4  replay, each result exactly once, behind the old results
@@ -14,7 +14,7 @@ they are written to a table beside it in step 4 and swapped in in step 5 (see si
 earlier run is shut out, too.
 
 After a crash at any of these points, the same call goes on (see replay_note.py); until then, `headrace run`
-is refused.
+is refused. A failure up to step 2 leaves no note, because the checkpoint is as it was.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicPartition
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from headrace.config import StreamsConfig, failpoints_to_arm
 from headrace.errors import ConfigError, FaultError, PipelineError
 from headrace.failpoints import arm_all
 from headrace.streams.admin import ANSWER_S_MAX, Cluster, ensure_topics, identify
-from headrace.streams.batch_source import read_frames
 from headrace.streams.checkpoint import checkpoint_path, lock_checkpoint
 from headrace.streams.circumstances import targets
 from headrace.streams.client_options import portable_options
@@ -46,14 +46,14 @@ from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan, make_plan
 from headrace.streams.progress_log import Offsets, has_batch, read_progress_log
-from headrace.streams.queries import Queries
+from headrace.streams.queries import Queries, build_stream, written_rows
 from headrace.streams.replay_note import ReplayNote, note_path, read_note, remove_note, write_note
 from headrace.streams.session import start_session, stop_session
 from headrace.streams.sinks.context import WriteContext, read_query_id
 from headrace.streams.sinks.shut_out import shut_out
 from headrace.streams.sinks.swaps import TableSwap, table_swap
-from headrace.streams.sinks.table_rows import table_rows
-from headrace.streams.spans import OPEN, Bound, Span
+from headrace.streams.source import Reader, read_stream
+from headrace.streams.spans import OPEN, Bound
 from headrace.streams.topic import Start, Topic
 from headrace.streams.workspace import workspace
 
@@ -94,29 +94,36 @@ class GoLive:
         return make_plan([replace(self.pipeline, reads=reads)])
 
     def prepare(self, plan: Plan, *, swap: bool) -> ReplayNote:
-        """Make the topics, and note down what is about to happen; or go on with what was begun.
-
-        What needs no look at the pipeline's rows is done then: results in topics wait to be replayed.
-        """
+        """Make the topics, and say what is about to happen: what was begun goes on."""
         note = self._noted()
-        if note is None:
+        if note is None or note.stage == "begun":
             self._refuse(swap=swap)
             ensure_topics(self.config, plan.topics())
             self._refuse_by_topics(plan, swap=swap)
-            code = fingerprint(self.pipeline.function)
-            note = self._keep(ReplayNote(id=secrets.token_hex(16), code=code, stage="begun", swap=swap))
-        else:
-            ensure_topics(self.config, plan.topics())
-        if note.stage == "begun" and note.swap and isinstance(self.pipeline.writes, Topic):
-            ends = self._shut_out(self.pipeline.writes, note)
-            note = self._keep(replace(note, stage="shut out", delete_before=ends))
-        return note if self._swap(note) is not None else self._begin_replay(plan, note)
+            id_ = secrets.token_hex(16) if note is None else note.id
+            return ReplayNote(id=id_, code=fingerprint(self.pipeline.function), stage="begun", swap=swap)
+        ensure_topics(self.config, plan.topics())
+        if note.stage != "shut out":
+            self._keep_origin(plan)
+        return note
+
+    def make_room(self, session: SparkSession, plan: Plan, note: ReplayNote) -> ReplayNote:
+        """Do what comes before the first new result. The checkpoint that there was is put aside last."""
+        if note.stage == "begun":
+            note = self._shut_out_or_stage(session, plan, note)
+        elif note.stage != "replayed":
+            self._refuse_unmade(note)
+        if note.stage == "shut out":
+            self._put_aside(note)
+            note = self._keep(replace(note, stage="replaying"))
+            self._keep_origin(plan)
+        return note
 
     def run(self, session: SparkSession, plan: Plan, note: ReplayNote) -> WentLive:
         """Replay all that is there, then let it take the place of what was there before."""
+        note = self.make_room(session, plan, note)
         swap = self._swap(note)
         if swap is not None:
-            note = self._stage(session, plan, note, swap)
             plan = replace(plan, pipelines=tuple(replace(p, writes=swap.staging) for p in plan.pipelines))
         if note.stage != "replayed":
             self._replay(session, plan)
@@ -157,56 +164,58 @@ class GoLive:
             return None
         return table_swap(target, pipeline=self.pipeline.name, swap_id=note.id)
 
-    def _stage(self, session: SparkSession, plan: Plan, note: ReplayNote, swap: TableSwap) -> ReplayNote:
-        """Make the table that the replay writes; or find it, if that was done before."""
-        if note.stage == "begun":
-            try:
-                swap.check(self._rows(session, plan).schema)
-            except BaseException:
-                # Nothing has happened yet: the pipeline can be run as before.
-                remove_note(self.config, self.pipeline.name)
-                raise
-            swap.make()
-            return self._begin_replay(plan, note)
-        if note.stage == "replaying" and not swap.is_made():
+    def _shut_out_or_stage(self, session: SparkSession, plan: Plan, note: ReplayNote) -> ReplayNote:
+        """Shut out who writes the topic, or make the table that the replay writes."""
+        target, swap = self.pipeline.writes, self._swap(note)
+        try:
+            schema = self._written_schema(session, plan)
+            if swap is not None:
+                swap.check(schema)
+            self._keep(note)
+            if swap is not None:
+                swap.make()
+            elif note.swap and isinstance(target, Topic):
+                note = replace(note, delete_before=self._shut_out(target, note))
+        except BaseException:
+            # The checkpoint is as it was: there is nothing to go on with.
+            remove_note(self.config, self.pipeline.name)
+            raise
+        return self._keep(replace(note, stage="shut out"))
+
+    def _refuse_unmade(self, note: ReplayNote) -> None:
+        swap = self._swap(note)
+        if swap is not None and not swap.is_made():
             raise ConfigError(
                 f"the rows that were replayed so far are gone with the table {swap.staging.name}: delete "
                 f"{checkpoint_path(self.config, self.pipeline.name)} and "
                 f"{note_path(self.config, self.pipeline.name)} to begin anew"
             )
-        return note
 
-    def _rows(self, session: SparkSession, plan: Plan) -> DataFrame:
-        """What the pipeline makes of nothing: it has the columns that it always has."""
+    def _written_schema(self, session: SparkSession, plan: Plan) -> StructType:
+        """What the pipeline writes; raise if it can't be built."""
+        reader = Reader(name=self.pipeline.name, config=self.config)
         sources = plan.sources[self.pipeline.name]
-        nothing = Span(starts={}, ends={})
-        frames = read_frames(session, sources, dict.fromkeys(sources, nothing), self.config)
+        frames = {parameter: read_stream(session, topic, reader) for parameter, topic in sources.items()}
         try:
-            return table_rows(
-                self.pipeline.build(frames),
-                self.pipeline.writes,  # type: ignore[arg-type] # only tables are staged
-                pipeline=self.pipeline.name,
-            )
+            return written_rows(self.pipeline, build_stream(self.pipeline, frames)).schema
         except AnalysisException as error:
             raise PipelineError(f"pipeline {self.pipeline.name} can't run: {first_line(error)}") from error
 
-    def _begin_replay(self, plan: Plan, note: ReplayNote) -> ReplayNote:
-        if note.stage in {"begun", "shut out"}:
-            self._put_aside(note)
-            note = self._keep(replace(note, stage="replaying"))
+    def _keep_origin(self, plan: Plan) -> None:
         query = self.pipeline.name
         keep_origin(self.config, query, identify(self.config, plan.source_names).of(plan.topics_of(query)))
-        return note
 
     def _keep(self, note: ReplayNote) -> ReplayNote:
         write_note(self.config, self.pipeline.name, note)
         return note
 
     def _noted(self) -> ReplayNote | None:
-        """What was begun; raise if it was by other code."""
+        """What was begun; raise if it has results of other code."""
         name = self.pipeline.name
         note = read_note(self.config, name)
-        if note is not None and note.code != fingerprint(self.pipeline.function):
+        if note is None or note.stage == "begun":
+            return note
+        if note.code != fingerprint(self.pipeline.function):
             raise ConfigError(
                 f"a replay of {name} was begun by other code and is not finished: restore the code, or "
                 f"delete {checkpoint_path(self.config, name)} and {note_path(self.config, name)} to "
@@ -310,11 +319,19 @@ def go_live(
 
 def refuse_unfinished(config: StreamsConfig, query: str) -> None:
     """Don't run a pipeline whose replay was interrupted: results would be mixed with those to be deleted."""
-    if read_note(config, query) is not None:
-        raise PipelineError(
-            f"a replay of {query} was interrupted: finish it with `headrace replay`, with the options that "
-            "it was begun with, before you run the pipeline"
-        )
+    note = read_note(config, query)
+    if note is None:
+        return
+    path = note_path(config, query)
+    way_out = (
+        f"delete {path} to run the pipeline as before"
+        if note.stage == "begun"
+        else f"delete {checkpoint_path(config, query)} and {path} to replay anew"
+    )
+    raise PipelineError(
+        f"a replay of {query} was interrupted: finish it with `headrace replay`, with the options that it "
+        f"was begun with, before you run the pipeline, or give it up: {way_out}"
+    )
 
 
 def delete_records(cluster: Cluster, before: Mapping[tuple[str, int], int]) -> None:

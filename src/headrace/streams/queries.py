@@ -206,29 +206,19 @@ class Queries:
             frames = {
                 parameter: read_stream(self.session, topic, reader) for parameter, topic in sources.items()
             }
-            rows = pipeline.build(frames)
-            if not rows.isStreaming:
-                raise PipelineError(
-                    f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
-                    "reads: make it from its parameters"
-                )
+            rows = build_stream(pipeline, frames)
             plan = describe_rows(rows, frames, sources, self.config)
             keep_plan(self.config, pipeline, plan, realtime=self.realtime)
             self._write_result(pipeline, rows)
 
     def _write_result(self, pipeline: Pipeline[Any], rows: DataFrame) -> None:
         name, target = pipeline.name, pipeline.writes
-        if isinstance(target, Topic):
-            rows = to_records(rows, target, pipeline=name, side_outputs=pipeline.side_outputs)
-        elif self.realtime:
+        if self.realtime and not isinstance(target, Topic):
             raise PipelineError(
                 f"pipeline {name} writes the table {target.name}, which real-time mode can't: run it without "
                 "--realtime, in micro-batches, or write a topic"
             )
-        else:
-            check_installed(target)
-            rows = table_rows(rows, target, pipeline=name)
-        self._write(name, rows, target)
+        self._write(name, written_rows(pipeline, rows), target)
 
     def _reader(self, query: str) -> Reader:
         return Reader(name=query, config=self.config, starts=self._starts[query], realtime=self.realtime)
@@ -331,6 +321,26 @@ class Queries:
             return report
         written = self._batches[report.query].written.get(report.batch_id)
         return replace(report, output_row_count=written)
+
+
+def build_stream(pipeline: Pipeline[Any], frames: Mapping[str, DataFrame]) -> DataFrame:
+    """What the pipeline makes of streams."""
+    rows = pipeline.build(frames)
+    if not rows.isStreaming:
+        raise PipelineError(
+            f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
+            "reads: make it from its parameters"
+        )
+    return rows
+
+
+def written_rows(pipeline: Pipeline[Any], rows: DataFrame) -> DataFrame:
+    """The pipeline's rows as they are written: records, or rows of a table."""
+    name, target = pipeline.name, pipeline.writes
+    if isinstance(target, Topic):
+        return to_records(rows, target, pipeline=name, side_outputs=pipeline.side_outputs)
+    check_installed(target)
+    return table_rows(rows, target, pipeline=name)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 The live pipeline, its checkpoint and its results are not touched.
 
 Results are written exactly once: a replay that was interrupted is gone on with by calling it again, with the
-part of the log that it was begun with (see replay_note.py).
+part of the log that it was begun with (see replay_note.py). One that fails before its pipeline is built has
+begun nothing.
 
 Pipelines that treat each row by itself are replayed piece by piece, so that no transaction gets too long for
 the broker. What has to see all rows at once is replayed in one piece.
@@ -82,24 +83,16 @@ class Replay:
         return query_of(self.pipeline.name, self.destination.name)
 
     def begin(self, *, begin: Bound = OPEN, finish: Bound = OPEN) -> ReplayNote:
-        """Decide what is replayed and make the topics; or go on with what was begun."""
-        target = self.destination
+        """Decide what is replayed; or go on with what was begun."""
         note = read_note(self.config, self.query)
-        code = fingerprint(self.pipeline.function)
-        if note is None:
-            target.refuse_used()
-            names = sorted({name for topic in self.sources.values() for name in topic.names})
-            span = find_span(self.config, names, begin=begin, finish=finish)
-            note = ReplayNote(id=secrets.token_hex(16), code=code, stage="replaying", span=span)
-            write_note(self.config, self.query, note)
-        elif note.code != code:
-            raise ConfigError(
-                f"a replay of {self.pipeline.name} into {target.name} was begun by other code and is not "
-                f"finished: delete what it has written and {note_path(self.config, self.query)}, or restore "
-                "the code"
-            )
-        target.make()
-        return note
+        code, bounds = fingerprint(self.pipeline.function), (str(begin), str(finish))
+        if note is not None:
+            self._refuse_other(note, code, bounds)
+            return note
+        self.destination.refuse_used()
+        names = sorted({name for topic in self.sources.values() for name in topic.names})
+        span = find_span(self.config, names, begin=begin, finish=finish)
+        return ReplayNote(id=secrets.token_hex(16), code=code, stage="replaying", span=span, bounds=bounds)
 
     def run(self, session: SparkSession, note: ReplayNote) -> Replayed:
         """Compute and write what is not written yet."""
@@ -111,6 +104,7 @@ class Replay:
             _, by_row = self._rows(session, span)
             count = -(-span.offset_count // PIECE_OFFSETS_MAX) if by_row else 1
             note = self._keep(replace(note, piece_count=max(count, 1)))
+        self.destination.make()
         write, close = self.destination.open(self._context(note))
         try:
             pieces = pieces_of(span, note.piece_count)
@@ -129,6 +123,22 @@ class Replay:
         self.on_progress(span.offset_count, span.offset_count)
         remove_note(self.config, self.query)
         return Replayed(offset_count=span.offset_count, row_count=note.row_count)
+
+    def _refuse_other(self, note: ReplayNote, code: str | None, bounds: tuple[str, str]) -> None:
+        """Refuse what the replay was not begun with."""
+        begun = f"a replay of {self.pipeline.name} into {self.destination.name} was begun"
+        anew = f"delete what it has written and {note_path(self.config, self.query)}"
+        if note.code != code:
+            raise ConfigError(f"{begun} by other code and is not finished: {anew}, or restore the code")
+        if note.bounds is not None and note.bounds != bounds:
+            given = [
+                f"{option} {words}" if words else f"no {option}"
+                for option, words in zip(("--from", "--to"), note.bounds, strict=True)
+            ]
+            raise ConfigError(
+                f"{begun} with {' and '.join(given)}, and is not finished: give the same to go on with it, "
+                f"or {anew} to begin anew"
+            )
 
     def _tell(self, piece: Span, number: int, count: int) -> None:
         part = f" (part {number + 1} of {count})" if count > 1 else ""

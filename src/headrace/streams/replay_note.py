@@ -2,8 +2,8 @@
 
 DATA/replays/<query>.json    {"id": "...", "code": "...", "stage": "...", "span": ..., ...}
 
-It is written before anything else, and removed when all is done. `id` is what the ledger knows the replay's
-batches by: those that were written are not written again.
+It is written before anything is changed, and removed when all is done. `id` is what the ledger knows the
+replay's batches by: those that were written are not written again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from headrace.streams.progress_log import Offsets, format_offsets, parse_offsets
 from headrace.streams.spans import Span
 
 Stage = Literal["begun", "shut out", "replaying", "replayed"]
-"""`begun`: nothing has happened yet. `shut out`: an earlier run can write no more; its checkpoint is still
-there. `replaying`: it is not. `replayed`: all is computed, and the old results may be there."""
+"""`begun`: the checkpoint is as it was. `shut out`: an earlier run can write the topic no more, or the table
+to be swapped in is made; the checkpoint is about to be put aside. `replaying`: it is. `replayed`: all is
+computed, and the old results may be there."""
 _STAGES: Final = get_args(Stage)
 
 
@@ -34,6 +35,8 @@ class ReplayNote:
     stage: Stage
     span: Span | None = None
     """What is replayed in batch; None where a stream does it, which has a checkpoint."""
+    bounds: tuple[str, str] | None = None
+    """Between what the span was asked for, as `Bound` is told; None where that is not known."""
     piece_count: int = 0
     """Into how many pieces the span is cut; 0 as long as that is not decided."""
     pieces_done: int = 0
@@ -79,6 +82,7 @@ def to_json(note: ReplayNote) -> dict[str, Any]:
         "code": note.code,
         "stage": note.stage,
         "span": None if span is None else [format_offsets(span.starts), format_offsets(span.ends)],
+        "bounds": None if note.bounds is None else list(note.bounds),
         "piece_count": note.piece_count,
         "pieces_done": note.pieces_done,
         "row_count": note.row_count,
@@ -90,6 +94,7 @@ def to_json(note: ReplayNote) -> dict[str, Any]:
 def from_json(kept: Mapping[str, Any]) -> ReplayNote:
     """What `to_json` gave."""
     span, delete_before, stage = kept["span"], kept["delete_before"], kept["stage"]
+    bounds = kept.get("bounds")
     if stage not in _STAGES:
         raise ValueError(f"its stage is {stage!r}")
     return ReplayNote(
@@ -97,6 +102,7 @@ def from_json(kept: Mapping[str, Any]) -> ReplayNote:
         code=kept["code"],
         stage=stage,
         span=None if span is None else Span(starts=parse_offsets(span[0]), ends=parse_offsets(span[1])),
+        bounds=None if bounds is None else (str(bounds[0]), str(bounds[1])),
         piece_count=int(kept["piece_count"]),
         pieces_done=int(kept["pieces_done"]),
         row_count=int(kept["row_count"]),

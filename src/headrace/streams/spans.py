@@ -26,11 +26,24 @@ class Bound:
     moment_ms: int | None = None
     offsets: Mapping[tuple[str | None, int], int] = field(default_factory=dict)
     """By topic and partition; the topic is None where there is only one."""
+    words: str | None = field(default=None, compare=False)
+    """How a moment was told: `7d` is another one each time."""
 
     @property
     def is_open(self) -> bool:
         """Whether it is the log's own end."""
         return self.moment_ms is None and not self.offsets
+
+    def __str__(self) -> str:
+        """As it is given; empty if it is open."""
+        if self.moment_ms is not None:
+            return self.words or f"{self.moment_ms} ms"
+        named = sorted(
+            (topic or "", partition, offset) for (topic, partition), offset in self.offsets.items()
+        )
+        return ",".join(
+            f"{topic}:{partition}:{offset}".removeprefix(":") for topic, partition, offset in named
+        )
 
 
 OPEN: Final = Bound()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -13,13 +14,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 import headrace.streams as hr
 from headrace.config import StreamsConfig
-from headrace.errors import ConfigError, InvalidProducerEpoch, PipelineError
+from headrace.errors import ConfigError, FaultError, InvalidProducerEpoch, PipelineError
+from headrace.streams import go_live as go_live_module
 from headrace.streams import replay as replay_module
+from headrace.streams.admin import Cluster
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.go_live import GoLive
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.replay import Replay, Replayed
-from headrace.streams.replay_note import read_note
+from headrace.streams.replay_note import ReplayNote, read_note, write_note
 from headrace.streams.sinks.connection import Connector, ShareWriter
 from headrace.streams.sinks.ledger import Batch, Entry, decide
 from headrace.streams.spans import OPEN, Bound
@@ -74,6 +77,14 @@ def test_a_part_of_the_log_is_replayed_into_a_new_topic_exactly_once(
     assert part.offset_count == 2
     assert part.row_count == len(kafka.read_count("part", part.row_count))
 
+    # One that can't be built has begun nothing, and made no topic.
+    typo = replace(doubled, function=lambda orders: orders.select("idd"), reads={"orders": orders})
+    mistaken = Replay(pipeline=typo, sources=sources, into="again", config=config)
+    with pytest.raises(PipelineError, match="can't be computed in batch"):
+        mistaken.run(spark, mistaken.begin())
+    assert read_note(config, mistaken.query) is None
+    assert "again" not in Cluster(config).partition_counts()
+
     # One that is interrupted before its third part goes on with that one, and one that has written its last
     # part, but not noted that down, does not write it twice.
     def interrupt(step: str) -> None:
@@ -83,6 +94,8 @@ def test_a_part_of_the_log_is_replayed_into_a_new_topic_exactly_once(
     first = Replay(pipeline=doubled, sources=sources, into="again", config=config, on_step=interrupt)
     with pytest.raises(KeyboardInterrupt):
         first.run(spark, first.begin())
+    with pytest.raises(ConfigError, match="was begun with no --from and no --to, and is not finished"):
+        first.begin(begin=Bound(moment_ms=0, words="7d"))
     second = Replay(pipeline=doubled, sources=sources, into="again", config=config)
     note = second.begin()
     assert note.pieces_done == 2
@@ -125,7 +138,7 @@ def test_corrected_results_take_the_place_of_the_old_ones_and_go_on_live(
 
 
 def test_a_swap_that_was_interrupted_goes_on_where_it_stopped(
-    spark: SparkSession, kafka: Any, config: StreamsConfig
+    spark: SparkSession, kafka: Any, config: StreamsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.produce("orders", [order("a", 1)])
     first = GoLive(pipeline=doubled, config=config)
@@ -147,6 +160,10 @@ def test_a_swap_that_was_interrupted_goes_on_where_it_stopped(
         astray = GoLive(pipeline=doubled, config=config, begin=bound)
         with pytest.raises(ConfigError, match="is none of"):
             astray.prepare(astray.plan(), swap=True)
+    typo = replace(doubled, function=lambda orders: orders.select("idd"), reads={"orders": orders})
+    mistaken = GoLive(pipeline=typo, config=config)
+    with pytest.raises(PipelineError, match="doubled can't run"):
+        mistaken.run(spark, mistaken.plan(), mistaken.prepare(mistaken.plan(), swap=True))
     assert read_note(config, "doubled") is None
     assert (checkpoint_path(config, "doubled") / "offsets").exists()
 
@@ -161,10 +178,19 @@ def test_a_swap_that_was_interrupted_goes_on_where_it_stopped(
     old_run.begin()
     old_run.send([("doubled", b"z", b"{}", None)])
 
-    # Killed after the old checkpoint was put aside, and called again.
+    # If it can't be shut out, the checkpoint stays where it is, and other code may try.
     swapping = GoLive(pipeline=doubled, config=config)
     plan = swapping.plan()
-    begun = swapping.prepare(plan, swap=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(go_live_module, "shut_out", Mock(side_effect=FaultError("no broker answers")))
+        with pytest.raises(FaultError, match="no broker answers"):
+            swapping.run(spark, plan, swapping.prepare(plan, swap=True))
+    assert read_note(config, "doubled") is None
+    assert (checkpoint_path(config, "doubled") / "offsets").exists()
+
+    # Killed before that by other code, and after the old checkpoint was put aside; and called again.
+    write_note(config, "doubled", ReplayNote(id="a" * 32, code="another", stage="begun"))
+    begun = swapping.make_room(spark, plan, swapping.prepare(plan, swap=True))
     with pytest.raises(InvalidProducerEpoch):
         old_run.commit(Entry(next_batch_id=9, query_id="old", task_count=2, digest="-"))
     old_run.close()

@@ -10,8 +10,17 @@ import pytest
 
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError, PipelineError
+from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.go_live import refuse_unfinished
-from headrace.streams.replay_note import ReplayNote, note_path, read_note, remove_note, write_note
+from headrace.streams.replay_note import (
+    ReplayNote,
+    from_json,
+    note_path,
+    read_note,
+    remove_note,
+    to_json,
+    write_note,
+)
 from headrace.streams.spans import Span, pieces_of
 
 
@@ -27,7 +36,9 @@ SPAN = Span(starts={("orders", 0): 3}, ends={("orders", 0): 9})
     "note",
     [
         ReplayNote(id="a", code="c", stage="begun"),
-        ReplayNote(id="a", code=None, stage="replaying", span=SPAN, piece_count=3, pieces_done=1),
+        ReplayNote(
+            id="a", code=None, stage="replaying", span=SPAN, bounds=("7d", ""), piece_count=3, pieces_done=1
+        ),
         ReplayNote(id="a", code="c", stage="replaying", delete_before={("out", 1): 7}, swap=True),
         ReplayNote(id="a", code="c", stage="replayed", row_count=12),
     ],
@@ -46,8 +57,28 @@ def test_a_pipeline_whose_replay_was_interrupted_is_not_run(config: StreamsConfi
     refuse_unfinished(config, "copies")
     write_note(config, "copies", ReplayNote(id="a", code="c", stage="replaying"))
 
-    with pytest.raises(PipelineError, match="a replay of copies was interrupted: finish it"):
+    with pytest.raises(PipelineError, match="a replay of copies was interrupted: finish it") as refused:
         refuse_unfinished(config, "copies")
+    way_out = f"delete {checkpoint_path(config, 'copies')} and {note_path(config, 'copies')} to replay anew"
+    assert str(refused.value).endswith(way_out)
+
+
+def test_a_pipeline_whose_replay_has_changed_nothing_can_be_run_once_the_note_is_deleted(
+    config: StreamsConfig,
+) -> None:
+    write_note(config, "copies", ReplayNote(id="a", code="c", stage="begun"))
+
+    with pytest.raises(PipelineError) as refused:
+        refuse_unfinished(config, "copies")
+    assert str(refused.value).endswith(f"delete {note_path(config, 'copies')} to run the pipeline as before")
+
+
+def test_a_note_of_before_bounds_were_kept_is_read(config: StreamsConfig) -> None:
+    note = ReplayNote(id="a", code="c", stage="replaying", span=SPAN)
+    kept = to_json(note)
+    del kept["bounds"]
+
+    assert from_json(kept) == note
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,19 @@ def told(comparison: Comparison) -> set[tuple[str, str | None, str]]:
 
 
 def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
-    spark: SparkSession, kafka: Any, config: StreamsConfig, start: Any, committed: Any, store: Store
+    spark: SparkSession,
+    kafka: Any,
+    config: StreamsConfig,
+    start: Any,
+    committed: Any,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     table = store.table("totals", key=["id"])
     wrong, right = totals_by("max", table), totals_by("sum", table)
+
+    def refuse(_swap: Any) -> None:
+        raise PipelineError("the role may not create tables")
 
     def verified(pipeline: Pipeline[Any]) -> Comparison:
         return verify_in(spark, pipeline, pipeline.sources(), config)
@@ -128,6 +137,13 @@ def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
     misfit = GoLive(pipeline=wider, config=config)
     with pytest.raises(PipelineError, match="totals can't write the table"):
         misfit.run(spark, misfit.plan(), misfit.prepare(misfit.plan(), swap=True))
+    assert read_note(config, "totals") is None
+    # So is a table that can't be made beside it.
+    with monkeypatch.context() as patched:
+        patched.setattr(type(table_swap(table, pipeline="totals", swap_id="x")), "make", refuse)
+        unmade = GoLive(pipeline=right, config=config)
+        with pytest.raises(PipelineError, match="may not create"):
+            unmade.run(spark, unmade.plan(), unmade.prepare(unmade.plan(), swap=True))
     assert read_note(config, "totals") is None
     assert verified(wrong).verdict == "different"
 
