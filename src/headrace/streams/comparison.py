@@ -25,6 +25,9 @@ Verdict = Literal["equal", "different", "undecided"]
 
 DIGITS: Final = 10
 """How many digits of a floating-point number count where an aggregate has made it."""
+TOLERANCE: Final = 1.5 * 10.0 ** (1 - DIGITS)
+"""By what share of them two such numbers may differ. A sum that lies between two numbers of so many digits is
+rounded to either, which are one unit of the last digit apart; the half is for how these are stored."""
 UNKNOWN_WRITER: Final = (
     "written by somebody else, or by this pipeline before its checkpoint was begun: it can't be told"
 )
@@ -148,7 +151,7 @@ def is_close(one: str | None, other: str | None) -> bool:
 def _is_close(one: object, other: object) -> bool:
     if isinstance(one, float) or isinstance(other, float):
         numbers = isinstance(one, float | int) and isinstance(other, float | int)
-        return numbers and math.isclose(one, other, rel_tol=10.0 ** (1 - DIGITS))  # type: ignore[arg-type] # see above
+        return numbers and math.isclose(one, other, rel_tol=TOLERANCE)  # type: ignore[arg-type] # see above
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_is_close(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):

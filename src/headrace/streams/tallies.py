@@ -2,6 +2,9 @@
 
 A record's value is compared as the JSON object that it is: the order of its fields does not count, 1.0 is 1,
 and columns that can't be computed twice are left out. One that is no object is compared as text.
+
+Where last digits don't count, numbers are rounded, so that equal ones can be found by their text. Of what
+remains, two are alike if they are close, as a sum is that was rounded up here and down there.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.streams.comparison import DIGITS, Kind, Tally
+from headrace.streams.comparison import DIGITS, TOLERANCE, Kind, Tally
 from headrace.streams.plans.results import Results
 
 LISTED_MAX: Final = 1000
@@ -111,6 +114,31 @@ def comparable(records: DataFrame, results: Results) -> DataFrame:
     )
 
 
+def with_parts(records: DataFrame, body: str, results: Results) -> DataFrame:
+    """Records with the parts of a body: `exact`, and `numbers`, whose last digits don't count."""
+    fields = F.from_json(F.col(body), "map<string,variant>")
+    texts = F.transform_values(fields, lambda _name, value: F.to_json(value))
+    rest = F.map_filter("_texts", lambda name, _value: ~name.isin(list(results.approximate)))
+    numbers = (F.try_element_at(F.col("_texts"), F.lit(name)) for name in results.approximate)
+    return (
+        records.withColumn("_texts", texts)
+        .withColumn("exact", F.coalesce(F.to_json(rest), F.col(body)))
+        .withColumn("numbers", F.array(*numbers).cast("array<string>"))
+        .drop("_texts")
+    )
+
+
+def are_close(ours: Column, theirs: Column) -> Column:
+    """Whether `numbers` differ in nothing but their last digits. `comparison.is_close` says the same."""
+
+    def is_close(one: Column, other: Column) -> Column:
+        left, right = one.try_cast("double"), other.try_cast("double")
+        within = F.abs(left - right) <= F.greatest(F.abs(left), F.abs(right)) * TOLERANCE
+        return one.eqNullSafe(other) | F.coalesce(within, F.lit(False))
+
+    return F.forall(F.zip_with(ours, theirs, is_close), lambda each: each)
+
+
 def _rounded(text: Column) -> Column:
     """A number with no more than DIGITS digits; what is no number stays what it is."""
     number = text.try_cast("double")
@@ -138,7 +166,10 @@ def _collect(tallies: DataFrame, results: Results) -> Tallies:
         differs |= ~F.col("computed").eqNullSafe(F.col("written"))
     elif results.way == "contained":
         differs = F.col("computed_count") > F.col("written_count")
-    different = tallies.where(differs).withColumn("kind", _kind())
+    different = tallies.where(differs)
+    if results.way == "contained" and results.approximate:
+        different = _without_alike(different, tallies, results)
+    different = different.withColumn("kind", _kind())
     listed = different.orderBy("kind", "topic", "key", "identity").limit(LISTED_MAX).collect()
     return Tallies(
         computed_count=totals[0] or 0,
@@ -146,6 +177,22 @@ def _collect(tallies: DataFrame, results: Results) -> Tallies:
         different=tuple(_tally(row) for row in listed),
         left_off=_left_off(different, listed) if len(listed) == LISTED_MAX else {},
     )
+
+
+def _without_alike(missing: DataFrame, tallies: DataFrame, results: Results) -> DataFrame:
+    """Those that were not written in other last digits either, as often as they are missing."""
+    surplus = F.col("written_count") - F.col("computed_count")
+    ours = with_parts(missing, "computed", results)
+    theirs = with_parts(tallies.where(surplus > 0), "written", results)
+    same = ("topic", "key", "headers", "exact")
+    written = theirs.select(
+        *(F.col(name).alias(f"_{name}") for name in (*same, "numbers")), surplus.alias("_surplus")
+    )
+    alike = [F.col(name).eqNullSafe(F.col(f"_{name}")) for name in same]
+    is_enough = F.col("_surplus") + surplus >= 0
+    return ours.join(
+        written, [*alike, is_enough, are_close(F.col("numbers"), F.col("_numbers"))], "left_anti"
+    ).drop("exact", "numbers")
 
 
 def _kind() -> Column:

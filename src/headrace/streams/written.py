@@ -35,7 +35,7 @@ from headrace.streams.sinks.tasks import told
 from headrace.streams.sinks.writers import read_table
 from headrace.streams.spans import Span
 from headrace.streams.table import DeltaTable, Table
-from headrace.streams.tallies import comparable
+from headrace.streams.tallies import are_close, comparable, with_parts
 from headrace.streams.topic import METADATA_COLUMN, Topic
 
 SHARES: Final = 8
@@ -215,9 +215,13 @@ def _last_of_each_key(
         ((F.count("*") > 1) & several).alias("_open"),
         F.bool_or(F.col("value").isNull()).alias("_deletes"),
     )
-    there = comparable(written, results).select("key", "body")
-    body = comparable(candidates, results)
-    same: list[Column] = [body["key"] == there["key"], body["body"] == there["body"]]
+    there = with_parts(comparable(written, results), "body", results).select("key", "exact", "numbers")
+    body = with_parts(comparable(candidates, results), "body", results)
+    same: list[Column] = [
+        body["key"] == there["key"],
+        body["exact"] == there["exact"],
+        are_close(body["numbers"], there["numbers"]),
+    ]
     hits = body.join(there, same, "left_semi").groupBy("key").agg(F.any_value("value").alias("_hit"))
     keys = there.select("key").distinct().withColumn("_there", F.lit(True))
     chosen = last.join(hits, "key", "left").join(keys, "key", "left")

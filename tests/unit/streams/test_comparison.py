@@ -128,6 +128,7 @@ def test_a_result_of_a_key_may_belong_to_a_batch_that_is_not_finished() -> None:
     [
         ('{"total": 0.30000000000000004}', '{"total": 0.3}', True),
         ('{"total": 3.0}', '{"total": 3}', True),
+        ('{"total": 1.000000001}', '{"total": 1.0}', True),
         ('{"total": 0.3001}', '{"total": 0.3}', False),
         ('{"id": "a", "total": 1.0}', '{"id": "b", "total": 1.0}', False),
         ('{"parts": [1.0, {"x": 0.1}]}', '{"parts": [1.0, {"x": 0.10000000000000002}]}', True),
