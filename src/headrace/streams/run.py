@@ -24,7 +24,6 @@ from headrace.streams.progress import Progress
 from headrace.streams.queries import Queries
 from headrace.streams.reporter import QueryDescription, Reporter, reporting
 from headrace.streams.session import start_session, stop_session
-from headrace.streams.sinks.warm_up import warm_up_workers
 from headrace.streams.topic import Topic
 from headrace.streams.workspace import workspace
 
@@ -67,8 +66,6 @@ def run(
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
         work_dir = held.enter_context(workspace(config.data_dir))
         session = start_session(config, slots=max(slots, os.cpu_count() or 1), work_dir=work_dir)
-        if config.guarantee_of(realtime=realtime) != "at-least-once":
-            warm_up_workers(session, len(plan.pipelines) + len(own))
         queries = Queries(session=session, config=config, realtime=realtime)
         # Spark has put a handler of its own in place of ours.
         with _stop_on_signals(stopped):
