@@ -13,9 +13,10 @@ The note is written when the ledger is ours, never before: a crash in between le
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Final
+
+from headrace.streams.kept import write_kept
 
 CLAIM: Final = "claim.json"
 
@@ -30,13 +31,7 @@ def note_claim(checkpoint: Path, query_id: str, target: str) -> None:
     targets = _claims(checkpoint, query_id)
     if target in targets:
         return
-    path = checkpoint / CLAIM
-    new = path.with_name(f".{path.name}~")
-    with new.open("w") as file:
-        json.dump({"query_id": query_id, "targets": sorted({*targets, target})}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_kept(checkpoint / CLAIM, {"query_id": query_id, "targets": sorted({*targets, target})})
 
 
 def _claims(checkpoint: Path, query_id: str) -> set[str]:

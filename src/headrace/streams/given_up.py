@@ -12,13 +12,11 @@ batch, what is left of its state goes, too: Spark starts no query that has state
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import shutil
 from pathlib import Path
 from typing import Final
 
-from headrace.errors import ConfigError
+from headrace.streams.kept import read_kept, write_kept
 
 _NOTE: Final = "given-up.json"
 
@@ -36,13 +34,7 @@ def note_given_up(checkpoint: Path) -> None:
     if batch_id is None or (committed is not None and batch_id <= committed):
         return
     digests = given_up_digests(checkpoint, batch_id) | {digest_of(checkpoint, batch_id)}
-    path = checkpoint / _NOTE
-    new = path.with_name(f".{path.name}~")
-    with new.open("w") as file:
-        json.dump({"batch_id": batch_id, "digests": sorted(digests)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_kept(checkpoint / _NOTE, {"batch_id": batch_id, "digests": sorted(digests)})
 
 
 def clear_given_up_state(checkpoint: Path) -> None:
@@ -54,17 +46,13 @@ def clear_given_up_state(checkpoint: Path) -> None:
 
 def given_up_digests(checkpoint: Path, batch_id: int) -> frozenset[str]:
     """The inputs that this batch has had and that were given up."""
-    path = checkpoint / _NOTE
-    try:
-        note = json.loads(path.read_text())
-        return frozenset(map(str, note["digests"])) if note["batch_id"] == batch_id else frozenset()
-    except FileNotFoundError:
-        return frozenset()
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{path} does not say which batch was given up ({type(error).__name__}: {error}): bring it back "
-            "together with the newest checkpoint"
-        ) from error
+    noted = read_kept(
+        checkpoint / _NOTE,
+        lambda note: (note["batch_id"], frozenset(map(str, note["digests"]))),
+        problem="does not say which batch was given up",
+        advice="bring it back together with the newest checkpoint",
+    )
+    return noted[1] if noted is not None and noted[0] == batch_id else frozenset()
 
 
 def _newest(log: Path) -> int | None:

@@ -9,8 +9,6 @@ would pass over the records below them in silence; so it is refused before Spark
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from pathlib import Path
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError
 from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.kept import read_kept, write_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,26 +60,18 @@ def kept_difference(config: StreamsConfig, query: str, found: Origin) -> str | N
     """What has changed so that the checkpoint's offsets mean nothing any more; None if they hold."""
     checkpoint = checkpoint_path(config, query)
     path = checkpoint.with_name(f"{query}.json")
-    return difference(_read(path), found) if checkpoint.exists() and path.exists() else None
+    kept = _read(path) if checkpoint.exists() else None
+    return None if kept is None else difference(kept, found)
 
 
-def _read(path: Path) -> Origin:
-    try:
-        content = json.loads(path.read_text())
-        return Origin(cluster_id=content["cluster_id"], topic_ids=dict(content["topic_ids"]))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ConfigError(
-            f"{path} does not say where its checkpoint comes from ({type(error).__name__}: {error}): remove "
-            "the file if the cluster and its topics are still the same"
-        ) from error
+def _read(path: Path) -> Origin | None:
+    return read_kept(
+        path,
+        lambda kept: Origin(cluster_id=kept["cluster_id"], topic_ids=dict(kept["topic_ids"])),
+        problem="does not say where its checkpoint comes from",
+        advice="remove the file if the cluster and its topics are still the same",
+    )
 
 
 def _write(path: Path, origin: Origin) -> None:
-    content = {"cluster_id": origin.cluster_id, "topic_ids": dict(origin.topic_ids)}
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    new = path.with_name(f"{path.name}~")
-    with new.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_kept(path, {"cluster_id": origin.cluster_id, "topic_ids": dict(origin.topic_ids)})

@@ -21,15 +21,14 @@ is; those that a note does not name, because they were added since, are read fro
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from headrace.config import StreamsConfig
-from headrace.errors import ConfigError
 from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.kept import read_kept, write_kept
 from headrace.streams.progress_log import ProgressLog, has_batch, read_progress_log
 from headrace.streams.topic import Topic
 
@@ -188,26 +187,19 @@ def _path(config: StreamsConfig, query: str) -> Path:
 
 
 def _read(path: Path) -> dict[str, dict[int, int]]:
-    try:
-        content = json.loads(path.read_text())
-        return {
+    kept = read_kept(
+        path,
+        lambda content: {
             str(name): {int(partition): int(offset) for partition, offset in offsets.items()}
             for name, offsets in content.items()
-        }
-    except FileNotFoundError:
-        return {}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise ConfigError(
-            f"{path} does not say where its query started ({type(error).__name__}: {error}): remove it, and "
-            "the broker is asked anew; a query that has finished a batch no longer needs it"
-        ) from error
+        },
+        problem="does not say where its query started",
+        advice=(
+            "remove it, and the broker is asked anew; a query that has finished a batch no longer needs it"
+        ),
+    )
+    return kept or {}
 
 
 def _write(path: Path, starts: Starts) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    new = path.with_name(f".{path.name}~")
-    with new.open("w") as file:
-        json.dump({name: dict(offsets) for name, offsets in starts.items()}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    write_kept(path, {name: dict(offsets) for name, offsets in starts.items()})
