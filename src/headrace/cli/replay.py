@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -24,6 +24,10 @@ from headrace.cli.output import err, report, say
 from headrace.cli.times import parse_moment_ms
 from headrace.config import StreamsConfig
 from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.streams.pipeline import Pipeline
+    from headrace.streams.spans import Bound
 
 
 def replay(
@@ -60,30 +64,12 @@ def replay(
     --from and --to take a moment, or an offset for each partition: 0:17,1:20, or TOPIC:0:17 where several
     topics are read. A replay that was interrupted is finished by giving the same command again.
     """
-    # Spark is an extra: only the commands that need it may import what needs it.
-    from headrace.streams.load import load_pipelines, split_target  # noqa: PLC0415
-    from headrace.streams.spans import OPEN, Bound, parse_offsets_bound  # noqa: PLC0415
-
-    def bound(text: str | None) -> Bound:
-        if text is None:
-            return OPEN
-        return parse_offsets_bound(text) or Bound(
-            moment_ms=parse_moment_ms(text, now_ms=time.time_ns() // 1_000_000), words=text
-        )
-
     is_live = then_live or swap
     if (into is None) != is_live:
         raise ConfigError("replay where to? Use one of --into NAME, --then-live and --swap")
     if is_live and finish is not None:
         raise ConfigError("--to is for --into: what goes live is replayed up to the present")
-    pipelines = load_pipelines(target)
-    path, _name = split_target(target)
-    if len(pipelines) != 1:
-        names = ", ".join(pipeline.name for pipeline in pipelines)
-        raise ConfigError(
-            f"{path} has several pipelines, {names}: name one, as in {path}:{pipelines[0].name}"
-        )
-    (pipeline,) = pipelines
+    pipeline = _the_pipeline(target)
     config = StreamsConfig(
         bootstrap=bootstrap,
         data_dir=data,
@@ -94,51 +80,80 @@ def replay(
         spark_options=spark_options(spark_conf),
     )
     if into is not None:
-        from headrace.streams.replay import replay as replay_into  # noqa: PLC0415  # see above
+        line, told = _replay_into(pipeline, config, into, _bound(begin), _bound(finish))
+    else:
+        line, told = _go_live(target, pipeline, config, _bound(begin), swap=swap)
+    report(line, told, as_json=as_json)
 
-        with _shown() as (on_step, on_progress):
-            done = replay_into(
-                pipeline,
-                config,
-                into,
-                begin=bound(begin),
-                finish=bound(finish),
-                on_step=on_step,
-                on_progress=on_progress,
-            )
-        line = f"replayed {done.offset_count:,} offsets of the log: {done.row_count:,} results in {into}"
-        report(
-            line,
-            {"into": into, "offset_count": done.offset_count, "row_count": done.row_count},
-            as_json=as_json,
+
+def _bound(text: str | None) -> Bound:
+    # Spark is an extra: only the commands that need it may import what needs it.
+    from headrace.streams.spans import OPEN, Bound, parse_offsets_bound  # noqa: PLC0415
+
+    if text is None:
+        return OPEN
+    return parse_offsets_bound(text) or Bound(
+        moment_ms=parse_moment_ms(text, now_ms=time.time_ns() // 1_000_000), words=text
+    )
+
+
+def _the_pipeline(target: str) -> Pipeline[Any]:
+    """The one that is named."""
+    from headrace.streams.load import load_pipelines, split_target  # noqa: PLC0415  # see above
+
+    pipelines = load_pipelines(target)
+    path, _name = split_target(target)
+    if len(pipelines) != 1:
+        names = ", ".join(pipeline.name for pipeline in pipelines)
+        raise ConfigError(
+            f"{path} has several pipelines, {names}: name one, as in {path}:{pipelines[0].name}"
         )
-        return
-    from headrace.streams.go_live import go_live  # noqa: PLC0415  # see above
+    return pipelines[0]
 
+
+def _replay_into(
+    pipeline: Pipeline[Any], config: StreamsConfig, into: str, begin: Bound, finish: Bound
+) -> tuple[str, dict[str, Any]]:
+    """Replay a part of the log; what to say of it, in words and as JSON."""
+    from headrace.streams.replay import replay as replay_into  # noqa: PLC0415  # see above
+
+    with _shown() as (on_step, on_progress):
+        done = replay_into(
+            pipeline, config, into, begin=begin, finish=finish, on_step=on_step, on_progress=on_progress
+        )
+    line = f"replayed {done.offset_count:,} offsets of the log: {done.row_count:,} results in {into}"
+    return line, {"into": into, "offset_count": done.offset_count, "row_count": done.row_count}
+
+
+def _go_live(
+    target: str, pipeline: Pipeline[Any], config: StreamsConfig, begin: Bound, *, swap: bool
+) -> tuple[str, dict[str, Any]]:
+    """Replay up to the present; what to say of it, in words and as JSON."""
+    from headrace.streams.go_live import go_live  # noqa: PLC0415  # see above
+    from headrace.streams.load import load_pipelines, split_target  # noqa: PLC0415  # see above
+
+    path, _name = split_target(target)
     with _shown() as (on_step, _):
         live = go_live(
             pipeline,
             config,
-            begin=bound(begin),
+            begin=begin,
             swap=swap,
             others=load_pipelines(str(path)) if swap else (),
             on_step=on_step,
         )
+    swapped = "; the old results are gone" if live.is_swapped else ""
+    line = f"replayed in {live.batch_count:,} batches{swapped}: `headrace run {target}` goes on from there"
     deleted = [
         {"topic": topic, "partition": partition, "before": offset}
         for (topic, partition), offset in live.deleted_before.items()
     ]
-    swapped = "; the old results are gone" if live.is_swapped else ""
-    report(
-        f"replayed in {live.batch_count:,} batches{swapped}: `headrace run {target}` goes on from there",
-        {
-            "pipeline": pipeline.name,
-            "batch_count": live.batch_count,
-            "swapped": live.is_swapped,
-            "deleted": deleted,
-        },
-        as_json=as_json,
-    )
+    return line, {
+        "pipeline": pipeline.name,
+        "batch_count": live.batch_count,
+        "swapped": live.is_swapped,
+        "deleted": deleted,
+    }
 
 
 @contextmanager
