@@ -1,0 +1,1 @@
+"""Event time: durations, and how far it is known to be complete. Pure: no Spark, no I/O."""
