@@ -49,4 +49,4 @@ def _combined(codes: Indices, column: pa.Array) -> Indices:
         return added
     mixed = codes * len(encoded.dictionary) + added
     # Numbered anew each time, so that many columns don't overflow.
-    return np.unique(mixed, return_inverse=True)[1].astype(np.int64)
+    return np.asarray(pa.array(mixed).dictionary_encode().indices, dtype=np.int64)

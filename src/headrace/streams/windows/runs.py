@@ -38,7 +38,8 @@ def ranges(starts: Indices, lengths: Indices) -> Indices:
     """The numbers from `starts[i]` on, `lengths[i]` of them, for all i one behind the other."""
     ends = np.cumsum(lengths)
     count = int(ends[-1]) if len(ends) else 0
-    return np.arange(count) + np.repeat(starts - (ends - lengths), lengths)
+    numbers: Indices = np.arange(count) + np.repeat(starts - (ends - lengths), lengths)
+    return numbers
 
 
 def take(partials: Partials, indices: Indices) -> Partials:
