@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE
-from headrace.streams.time.bounds import BEGINNING_US
+from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX, EVENT_TIME_US_MIN
 from headrace.streams.windows.aggregate import Aggregate, Partials
 from headrace.streams.windows.exact import column_type, in_one_piece
 from headrace.streams.windows.late import Drop, LatePolicy, after_all
@@ -121,10 +121,12 @@ def time_type(rows: pa.Schema, time: str) -> pa.DataType:
 
 
 def times_us(rows: pa.Table, time: str) -> tuple[Indices, Flags]:
-    """The event times in microseconds, and which rows have one."""
+    """The event times in microseconds, and which rows have one; one that no calendar has does not count."""
     column = in_one_piece(rows[time])
     numbers = pc.fill_null(column.cast(time_type(rows.schema, time), safe=False).view(pa.int64()), 0)
-    return np.asarray(numbers, dtype=np.int64), np.array(column.is_valid(), dtype=bool)
+    found_us = np.asarray(numbers, dtype=np.int64)
+    is_possible = (found_us >= EVENT_TIME_US_MIN) & (found_us <= EVENT_TIME_US_MAX)
+    return np.where(is_possible, found_us, 0), is_possible & np.asarray(column.is_valid(), dtype=bool)
 
 
 def window_column(start_us: Indices, end_us: Indices, time: pa.DataType) -> pa.Array:
@@ -142,6 +144,11 @@ def retracted(given: pa.Table) -> pa.Table:
     """Results as rows that take them back."""
     flags = pa.array(np.ones(given.num_rows, dtype=bool))
     return given.set_column(given.schema.get_field_index("retracted"), "retracted", flags)
+
+
+def watermark_gauge(watermark_us: int) -> dict[str, int]:
+    """The watermark as it is told in metrics, while it is a time."""
+    return {"watermark_us": watermark_us} if BEGINNING_US < watermark_us < END_US else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
