@@ -18,7 +18,8 @@ so that a micro-batch that runs again comes to the same.
 
 The table that is kept has a row for each source, and one with no source for what is common to all:
 
-    source, event_us, record_us, declared_us              a source: the newest it has come to
+    source, event_us, record_us, declared_us, is_here     a source: the newest it has come to, and whether it
+                                                          had rows in the last micro-batch
     null, event_us, record_us, watermark_us, lateness     all: the newest, the watermark, decayed counts
 """
 
@@ -43,6 +44,7 @@ _SCHEMA: Final = pa.schema(
         "event_us": pa.int64(),
         "record_us": pa.int64(),
         "declared_us": pa.int64(),
+        "is_here": pa.bool_(),
         "watermark_us": pa.int64(),
         "lateness": pa.list_(pa.float64()),
     }
@@ -64,10 +66,26 @@ class Tracked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a source stands: why the watermark is where it is."""
+
+    source: str
+    event_us: int | None
+    """Its newest event."""
+    record_us: int | None
+    """When its newest record was written."""
+    passed_us: int | None
+    """Up to when it is complete by the policy; None where it has had no event with a time."""
+    is_idle: bool
+    """Whether it is left out, because it has had nothing for `idle_after`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
     event_us: int | None = None
     record_us: int | None = None
     declared_us: int | None = None
+    is_here: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +101,8 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
     known = _read(tracked)
     progress = [source for source in arrivals.progress if source.row_count]
     here = {source.source: _newest(known.sources.get(source.source), source) for source in progress}
-    sources = {**known.sources, **here}
+    away = {name: replace(source, is_here=False) for name, source in known.sources.items()}
+    sources = {**away, **here}
     newest = _Source(
         event_us=_greatest(known.all.event_us, *(source.event_us for source in here.values())),
         record_us=_greatest(known.all.record_us, *(source.record_us for source in here.values())),
@@ -93,11 +112,9 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
     if arrivals.is_end:
         after_us = END_US
     else:
-        awake = _awake(sources, set(here), newest.record_us, policy.idle_after_us)
-        passed = [_passed_us(source, policy, lateness) for source in awake]
-        after_us = max(
-            after_us, min((time_us for time_us in passed if time_us is not None), default=after_us)
-        )
+        places = _standings(policy, sources, newest.record_us, lateness)
+        passed = [place.passed_us for place in places if place.passed_us is not None and not place.is_idle]
+        after_us = max(after_us, min(passed, default=after_us))
     after = _Known(
         sources={name: source for name, source in sources.items() if source.record_us is not None},
         all=newest,
@@ -110,6 +127,16 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
         after_us=after_us,
         log_time_us=_log_time_us(newest),
     )
+
+
+def standings(policy: Policy, tracked: pa.Table) -> list[Standing]:
+    """Where each source stands, those first that hold the watermark back.
+
+    Sources that only one micro-batch knows are not among them.
+    """
+    known = _read(tracked)
+    places = _standings(policy, known.sources, known.all.record_us, known.lateness)
+    return sorted(places, key=lambda place: (place.is_idle, place.passed_us is None, place.passed_us or 0))
 
 
 def delay_now_us(policy: Adaptive, lateness: tuple[float, ...]) -> int:
@@ -136,19 +163,32 @@ def _newest(before: _Source | None, now: SourceProgress) -> _Source:
         event_us=_greatest(before.event_us, _in_bounds(now.event_time_us_max)),
         record_us=_greatest(before.record_us, now.record_time_us_max),
         declared_us=_greatest(before.declared_us, _in_bounds(now.declared_us)),
+        is_here=True,
     )
 
 
-def _awake(
-    sources: Mapping[str, _Source], here: set[str], newest_record_us: int | None, idle_after_us: int | None
-) -> Iterable[_Source]:
-    if idle_after_us is None or newest_record_us is None:
-        return sources.values()
+def _standings(
+    policy: Policy,
+    sources: Mapping[str, _Source],
+    newest_record_us: int | None,
+    lateness: tuple[float, ...],
+) -> list[Standing]:
     return [
-        source
+        Standing(
+            source=name,
+            event_us=source.event_us,
+            record_us=source.record_us,
+            passed_us=_passed_us(source, policy, lateness),
+            is_idle=_is_idle(source, newest_record_us, policy.idle_after_us),
+        )
         for name, source in sources.items()
-        if name in here or source.record_us is None or newest_record_us - source.record_us <= idle_after_us
     ]
+
+
+def _is_idle(source: _Source, newest_record_us: int | None, idle_after_us: int | None) -> bool:
+    if idle_after_us is None or newest_record_us is None or source.record_us is None or source.is_here:
+        return False
+    return newest_record_us - source.record_us > idle_after_us
 
 
 def _passed_us(source: _Source, policy: Policy, lateness: tuple[float, ...]) -> int | None:
@@ -209,7 +249,10 @@ def _read(table: pa.Table | None) -> _Known:
 
 def _source(row: Mapping[str, Any]) -> _Source:
     return _Source(
-        event_us=row.get("event_us"), record_us=row.get("record_us"), declared_us=row.get("declared_us")
+        event_us=row.get("event_us"),
+        record_us=row.get("record_us"),
+        declared_us=row.get("declared_us"),
+        is_here=bool(row.get("is_here")),
     )
 
 
@@ -220,6 +263,7 @@ def _written(known: _Known) -> pa.Table:
             "event_us": source.event_us,
             "record_us": source.record_us,
             "declared_us": source.declared_us,
+            "is_here": source.is_here,
         }
         for name, source in sorted(known.sources.items())
     ]

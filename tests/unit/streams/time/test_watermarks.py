@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.streams.buckets.logic import Arrivals, SourceProgress
 from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX
 from headrace.streams.time.policies import Policy, adaptive, bounded, perfect
-from headrace.streams.time.watermarks import Tracked, delay_now_us, track
+from headrace.streams.time.watermarks import Tracked, delay_now_us, standings, track
 
 S = 1_000_000
 NO_ROWS = pa.table({})
@@ -173,6 +173,24 @@ def test_a_batch_without_news_leaves_the_table_as_it_is() -> None:
     step = tracked(bounded("0 seconds"), (at("t-0", 100),))
     again = track(bounded("0 seconds"), step.table, Arrivals(rows=NO_ROWS, progress=(at("t-0", 50),)))
     assert again.table is step.table
+
+
+def test_what_holds_the_watermark_back_can_be_seen() -> None:
+    policy = bounded("10 seconds", idle_after="1 minute")
+    step = tracked(
+        policy,
+        (at("t-0", 100, record_s=100), at("t-1", 40, record_s=40), at("t-2", None, record_s=100)),
+        (at("t-0", 101, record_s=101), at("t-3", 60, record_s=60)),
+    )
+    places = standings(policy, step.table)
+    assert [(place.source, place.is_idle) for place in places] == [
+        ("t-3", False),
+        ("t-0", False),
+        ("t-2", False),
+        ("t-1", True),
+    ]
+    assert places[0].passed_us == 50 * S
+    assert places[2].passed_us is None
 
 
 def test_an_event_beyond_all_calendars_does_not_move_the_watermark_beyond_them() -> None:
