@@ -101,7 +101,10 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
     known = _read(tracked)
     progress = [source for source in arrivals.progress if source.row_count]
     here = {source.source: _newest(known.sources.get(source.source), source) for source in progress}
-    away = {name: replace(source, is_here=False) for name, source in known.sources.items()}
+    # A step without any rows is none of the log's: who was here last stays.
+    away = {
+        name: replace(source, is_here=source.is_here and not here) for name, source in known.sources.items()
+    }
     sources = {**away, **here}
     newest = _Source(
         event_us=_greatest(known.all.event_us, *(source.event_us for source in here.values())),
