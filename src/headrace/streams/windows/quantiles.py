@@ -124,7 +124,7 @@ def _pack(values: Doubles) -> bytes:
         return _EXACT + values.astype("<f8").tobytes()
     digest = datasketches.tdigest_double(DIGEST_SIZE)
     digest.update(values)
-    return _DIGEST + digest.serialize()
+    return _DIGEST + bytes(digest.serialize())
 
 
 def _unpacked(packed: bytes) -> Doubles:
@@ -143,7 +143,7 @@ def _merged(parts: list[bytes | None]) -> bytes | None:
     for part in digests[1:]:
         merged.merge(datasketches.tdigest_double.deserialize(part[1:]))
     merged.update(values)
-    return _DIGEST + merged.serialize()
+    return _DIGEST + bytes(merged.serialize())
 
 
 def _percentiles(

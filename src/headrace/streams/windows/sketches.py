@@ -88,7 +88,7 @@ class ApproximateDistinct:
         # Twice, because a sketch that was never merged estimates by the order of its values.
         union.update(sketch)
         union.update(sketch)
-        return round(union.get_estimate())
+        return round(float(union.get_estimate()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,7 +121,8 @@ def test_percentiles_of_many_values_are_within_one_percent_of_their_rank(
 ) -> None:
     random = np.random.default_rng(seed)
     count = data.draw(st.integers(VALUES_MAX + 1, 5_000))
-    values = data.draw(st.sampled_from([random.normal, random.exponential, random.random]))(size=count)
+    make: Any = data.draw(st.sampled_from([random.normal, random.exponential, random.random]))
+    values = make(size=count)
     ranks = [0.001, 0.05, 0.5, 0.9, 0.99, 0.999]
     found = aggregated(percentiles("value", ranks), table(values.tolist()), cuts_of(data, count))
     ordered = np.sort(values)

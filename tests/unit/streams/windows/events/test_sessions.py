@@ -139,7 +139,7 @@ class Naive:
         if self.trigger.rows is not None:
             return one.fresh >= self.trigger.rows
         assert self.trigger.every_us is not None
-        return self.clock.log_time - one.since >= self.trigger.every_us // SECOND_US
+        return bool(self.clock.log_time - one.since >= self.trigger.every_us // SECOND_US)
 
 
 def by_key(results: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
