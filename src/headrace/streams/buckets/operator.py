@@ -1,0 +1,287 @@
+"""Run a logic on Spark: pack rows for their buckets, step each bucket, unpack what the steps made.
+
+    rows ─▶ pack (mapInArrow) ─▶ group by bucket ─▶ step (transformWithState) ─▶ unpack (mapInArrow)
+            a blob for each      a few large        reads and writes the         the results as
+            bucket and task      rows               bucket's tables              rows
+
+Only packed rows go through Spark's row-wise parts, so the cost of a step does not depend on how many rows it
+has. A bucket's state is a map of Spark's state store, from a table's name to the table as bytes.
+
+Which bucket a key belongs to is Spark's `xxhash64` of the `by` columns, which is the same in each version and
+takes every type that Spark can group by.
+
+A batch DataFrame takes the same way, with one step for each bucket that has no state before it, and
+`Arrivals.is_end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import DataType, MapType, StructType
+
+from headrace.errors import PipelineError
+from headrace.streams.buckets.logic import RESULTS, Logic, Step
+from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack
+from headrace.streams.buckets.reports import OperatorReports, new_reports
+from headrace.streams.buckets.sources import PLACE_FIELDS, has_places
+from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
+from headrace.streams.topic import METADATA_COLUMN
+
+BUCKET_COUNT: Final = 16
+"""How many buckets an operator has where nothing is said. Fixed by its first checkpoint."""
+STATE_NAME: Final = "tables"
+"""What Spark calls the state of an operator."""
+PACKED_BYTES_MAX: Final = 16 * 2**20
+"""Blobs are handed to Spark together up to this size; a larger one goes alone."""
+
+Side = Callable[[str, int, int, pa.Table], None]
+"""Takes what is no result, in the worker: the output's name, the batch id, the task, and the rows. Called
+once for each output of a task that has rows; again, with the same, when a task is run again."""
+
+_BUCKET: Final = "_bucket"
+_PACKED: Final = "bucket int, blob binary"
+_STEPPED: Final = "output string, blob binary"
+_UNPACKED_ROWS_MAX: Final = 65_536
+
+
+def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by name
+    rows: DataFrame,
+    logic: Logic,
+    *,
+    by: Sequence[str],
+    event_time: str | None,
+    name: str,
+    buckets: int = BUCKET_COUNT,
+    declared: str | None = None,
+    side: Side | None = None,
+) -> DataFrame:
+    """What the logic makes of the rows: its output `results`.
+
+    `declared` names a column by which a source says that nothing older than its value will come. What the
+    logic puts into other outputs goes to `side`; without it, such rows are an error.
+    """
+    _check(rows, by=by, times=(event_time, declared), name=name, buckets=buckets)
+    lean = _with_places(rows)
+    given = _arrow_schema(lean.schema)
+    outputs = logic.output_schemas(given)
+    packer = Packer(schema=given, bucket_count=buckets, event_time=event_time, declared=declared)
+    bucket = F.pmod(F.xxhash64(*by), F.lit(buckets)).cast("int").alias(_BUCKET)
+    packed = lean.select("*", bucket).mapInArrow(packer.run, _PACKED)
+    reports = new_reports(name, rows) if rows.isStreaming else None
+    owner = Owner(operator=name, by=tuple(by), bucket_count=buckets)
+    stepper = Stepper(logic=logic, owner=owner, reports=reports)
+    if rows.isStreaming:
+        stepped = packed.groupBy("bucket").transformWithState(
+            StepProcessor(stepper), _STEPPED, outputMode="update", timeMode="None"
+        )
+    else:
+        stepped = packed.groupBy("bucket").applyInArrow(_step_at_end(stepper), _STEPPED)
+    unpacker = Unpacker(schema=outputs[RESULTS], operator=name, side=side)
+    return stepped.mapInArrow(unpacker.run, from_arrow_schema(outputs[RESULTS], prefer_timestamp_ntz=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packer:
+    """Packs a task's rows. Travels to the workers."""
+
+    schema: pa.Schema
+    bucket_count: int
+    event_time: str | None
+    declared: str | None
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All rows of the task become one row for each bucket; no rows become none."""
+        filled = [batch for batch in batches if batch.num_rows]
+        if not filled:
+            return
+        rows = pa.Table.from_batches(filled)
+        buckets = rows.column(_BUCKET).to_numpy().astype(np.int32, copy=False)
+        blobs = pack(
+            rows.drop_columns([_BUCKET]).cast(self.schema),
+            buckets,
+            bucket_count=self.bucket_count,
+            task=_task(),
+            event_time=self.event_time,
+            declared=self.declared,
+        )
+        names = labels(self.bucket_count)
+        held: list[tuple[int, bytes]] = []
+        for bucket, blob in blobs:
+            if held and sum(len(each) for _, each in held) + len(blob) > PACKED_BYTES_MAX:
+                yield _packed(held)
+                held = []
+            held.append((names[bucket], blob))
+        yield _packed(held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepper:
+    """Steps a bucket. Travels to the workers."""
+
+    logic: Logic
+    owner: Owner
+    reports: OperatorReports | None = None
+
+    def report(self, bucket: int, step: Step) -> None:
+        """Tell the driver what was counted."""
+        if self.reports is not None:
+            self.reports.add(_batch_id(), bucket, step.counts, step.gauges)
+
+
+class StepProcessor(StatefulProcessor):
+    """What Spark calls for each bucket of a micro-batch."""
+
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper = stepper
+        self._tables: Any = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._tables = handle.getMapState(STATE_NAME, "name string", "blob binary")
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[Row]:
+        """Step a bucket."""
+        kept = KeptTables(self._read, self._names, self._stepper.owner)
+        step = self._stepper.logic.step(kept, arrivals(row["blob"] for row in rows))
+        for name, blob in kept.changes(step.state).items():
+            if blob is None:
+                self._tables.removeKey((name,))
+            else:
+                self._tables.updateValue((name,), (blob,))
+        self._stepper.report(key[0], step)
+        for name, table in _filled(step):
+            yield Row(output=name, blob=write_table(table))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _read(self, name: str) -> bytes | bytearray | None:
+        found = self._tables.getValue((name,))
+        return None if found is None else found[0]
+
+    def _names(self) -> list[str]:
+        return [name for (name,) in self._tables.keys()]  # noqa: SIM118 - Spark's map is no mapping
+
+
+def _step_at_end(stepper: Stepper) -> Callable[[pa.Table], pa.Table]:
+    """Steps a bucket once, in batch."""
+
+    # A function of one parameter: Spark counts them, and would count `self`.
+    def step_at_end(packed: pa.Table) -> pa.Table:
+        blobs = packed.column("blob").to_pylist()
+        step = stepper.logic.step({}, arrivals(blobs, is_end=True))
+        made = list(_filled(step))
+        return pa.table(
+            {
+                "output": pa.array([name for name, _ in made], pa.string()),
+                "blob": pa.array([write_table(table) for _, table in made], pa.binary()),
+            }
+        )
+
+    return step_at_end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpacker:
+    """Makes rows of what steps made. Travels to the workers."""
+
+    schema: pa.Schema
+    operator: str
+    side: Side | None
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The results as rows; what else there is goes to its side."""
+        beside: dict[str, list[pa.Table]] = {}
+        for batch in batches:
+            for output, blob in zip(batch.column("output"), batch.column("blob"), strict=True):
+                table = read_table(blob.as_py())
+                if output.as_py() == RESULTS:
+                    yield from table.cast(self.schema).to_batches(max_chunksize=_UNPACKED_ROWS_MAX)
+                else:
+                    beside.setdefault(output.as_py(), []).append(table)
+        for name, tables in beside.items():
+            if self.side is None:
+                count = sum(map(len, tables))
+                raise PipelineError(f"{self.operator} made {count} rows of {name}, and nothing takes them")
+            self.side(name, _batch_id(), _task(), pa.concat_tables(tables))
+
+
+def _check(
+    rows: DataFrame, *, by: Sequence[str], times: Sequence[str | None], name: str, buckets: int
+) -> None:
+    if not 1 <= buckets <= BUCKETS_MAX:
+        raise PipelineError(f"{name}: buckets is {buckets}; use 1 to {BUCKETS_MAX:,}")
+    if not by:
+        raise PipelineError(f"{name}: by is empty; name the columns that rows belong together by")
+    if len(set(rows.columns)) < len(rows.columns):
+        raise PipelineError(f"{name}: two columns have one name among {', '.join(rows.columns)}; rename one")
+    if _BUCKET in rows.columns:
+        raise PipelineError(f"{name}: it makes the column {_BUCKET} itself; rename yours")
+    for column in by:
+        if isinstance(_type_of(rows, column, name), MapType):
+            raise PipelineError(f"{name}: {column} is a map, which Spark can't group by; take a value of it")
+    for column in (each for each in times if each is not None):
+        kind = _type_of(rows, column, name).typeName()
+        if kind not in {"timestamp", "timestamp_ntz"}:
+            raise PipelineError(f"{name}: {column} is {kind}; use a timestamp")
+
+
+def _type_of(rows: DataFrame, column: str, name: str) -> DataType:
+    if column not in rows.columns:
+        raise PipelineError(f"{name}: there is no column {column!r} among {', '.join(rows.columns)}")
+    return rows.schema[column].dataType
+
+
+def _with_places(rows: DataFrame) -> DataFrame:
+    """The rows with only that of `_kafka` which operators are given."""
+    if not has_places(_arrow_schema(rows.schema)):
+        return rows
+    place = F.struct(*(F.col(METADATA_COLUMN)[field].alias(field) for field in PLACE_FIELDS))
+    return rows.withColumn(METADATA_COLUMN, place)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns as Arrow has them, without what Spark has noted of them, which is not the results'."""
+    given = to_arrow_schema(schema, timezone="UTC")
+    return pa.schema([field.with_metadata(None) for field in given])
+
+
+def _packed(blobs: list[tuple[int, bytes]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "bucket": pa.array([bucket for bucket, _ in blobs], pa.int32()),
+            "blob": pa.array([blob for _, blob in blobs], pa.binary()),
+        }
+    )
+
+
+def _filled(step: Step) -> Iterator[tuple[str, pa.Table]]:
+    return ((name, table) for name, table in sorted(step.outputs.items()) if len(table))
+
+
+def _task() -> int:
+    context = TaskContext.get()
+    assert context is not None, "only Spark runs tasks"
+    return context.partitionId()
+
+
+def _batch_id() -> int:
+    """The micro-batch's; 0 in batch."""
+    context = TaskContext.get()
+    assert context is not None, "only Spark runs tasks"
+    return int(context.getLocalProperty("streaming.sql.batchId") or 0)

@@ -1,0 +1,133 @@
+"""Rows on their way to their buckets: what a task packs, and what a bucket is given of it.
+
+A task packs all its rows of a micro-batch into one blob for each bucket, those without rows included, so that
+each bucket is told how far every source came. A blob is a stream of Arrow's IPC format: the bucket's rows,
+ordered by source and then by offset, and in the schema's metadata, under METADATA_KEY, as JSON:
+
+    {"runs": [["transactions-0", 120], ...],     which sources the rows are of, in the order of the rows
+     "progress": [{"source": "transactions-0", "row_count": 500, ...}, ...]}     of the whole task
+
+A bucket's blobs, in whatever order they come, give the same arrivals: rows by source, then by offset.
+
+Pure: no Spark, no I/O.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.streams.buckets.logic import Arrivals, SourceProgress
+from headrace.streams.buckets.sources import (
+    Sources,
+    from_json,
+    has_places,
+    in_order,
+    merged,
+    progress_of,
+    sources_of,
+    to_json,
+)
+from headrace.streams.buckets.tables import read_table, write_table
+from headrace.streams.topic import METADATA_COLUMN
+
+METADATA_KEY: Final = b"headrace.packed"
+BUCKETS_MAX: Final = 2**15
+
+_SEED: Final = 42
+_MASK: Final = 0xFFFFFFFF
+
+
+def pack(
+    rows: pa.Table,
+    buckets: npt.NDArray[np.int32],
+    *,
+    bucket_count: int,
+    task: int,
+    event_time: str | None = None,
+    declared: str | None = None,
+) -> Iterator[tuple[int, bytes]]:
+    """A blob for each bucket. `buckets` says of each row which one is its own; there is at least one row."""
+    rows = rows.combine_chunks()
+    sources = sources_of(rows, task)
+    order = in_order(sources)
+    if order is not None:
+        rows, buckets = rows.take(order), buckets[order]
+        offsets = None if sources.offsets is None else sources.offsets[order]
+        sources = Sources(names=sources.names, numbers=sources.numbers[order], offsets=offsets)
+    progress = progress_of(rows, sources, event_time=event_time, declared=declared)
+    by_bucket = np.argsort(buckets.astype(np.uint16), kind="stable")
+    rows, numbers = rows.take(by_bucket), sources.numbers[by_bucket]
+    ends = np.cumsum(np.bincount(buckets, minlength=bucket_count))
+    told = [to_json(each) for each in progress]
+    for bucket, end in enumerate(ends.tolist()):
+        start = int(ends[bucket - 1]) if bucket else 0
+        counts = np.bincount(numbers[start:end], minlength=len(sources.names)).tolist()
+        runs = [[name, count] for name, count in zip(sources.names, counts, strict=True) if count]
+        metadata = {METADATA_KEY: json.dumps({"runs": runs, "progress": told})}
+        yield bucket, write_table(rows.slice(start, end - start), metadata)
+
+
+def arrivals(blobs: Iterable[bytes], *, is_end: bool = False) -> Arrivals:
+    """What a bucket is given of the blobs of all tasks of a micro-batch; there is at least one."""
+    progress: list[SourceProgress] = []
+    runs: dict[str, list[pa.Table]] = {}
+    for blob in blobs:
+        rows = read_table(blob)
+        told = json.loads(rows.schema.metadata[METADATA_KEY])
+        progress += map(from_json, told["progress"])
+        start = 0
+        rows = rows.replace_schema_metadata(None)
+        for source, count in told["runs"]:
+            runs.setdefault(source, []).append(rows.slice(start, count))
+            start += count
+    # One without rows keeps the columns where there are no others.
+    ordered = [rows.slice(0, 0), *(_one_source(runs[source]) for source in sorted(runs))]
+    return Arrivals(rows=pa.concat_tables(ordered), progress=merged(progress), is_end=is_end)
+
+
+def _one_source(pieces: list[pa.Table]) -> pa.Table:
+    """All rows of a source, which several tasks may have read."""
+    rows = pa.concat_tables(pieces)
+    if len(pieces) == 1 or not has_places(rows.schema):
+        return rows
+    offsets = pc.struct_field(rows.column(METADATA_COLUMN), "offset")
+    return rows.take(pc.sort_indices(offsets))
+
+
+@cache
+def labels(bucket_count: int) -> tuple[int, ...]:
+    """The number that Spark knows each bucket by.
+
+    Spark spreads groups over its partitions by a hash. The labels are chosen so that buckets are spread
+    evenly, however many partitions there are, as long as that number divides the number of buckets.
+    """
+    found: dict[int, int] = {}
+    label = 0
+    while len(found) < bucket_count:
+        found.setdefault(_spark_hash(label) % bucket_count, label)
+        label += 1
+    return tuple(found[bucket] for bucket in range(bucket_count))
+
+
+def _spark_hash(value: int) -> int:
+    """What Spark's `hash` gives for an int, which decides the partition: Murmur3, as a signed number."""
+    mixed = (value * 0xCC9E2D51) & _MASK
+    mixed = (_rotated(mixed, 15) * 0x1B873593) & _MASK
+    hashed = (_rotated(_SEED ^ mixed, 13) * 5 + 0xE6546B64) & _MASK
+    hashed ^= 4
+    hashed = ((hashed ^ (hashed >> 16)) * 0x85EBCA6B) & _MASK
+    hashed = ((hashed ^ (hashed >> 13)) * 0xC2B2AE35) & _MASK
+    hashed ^= hashed >> 16
+    return hashed - (1 << 32) if hashed >> 31 else hashed
+
+
+def _rotated(value: int, by: int) -> int:
+    return ((value << by) | (value >> (32 - by))) & _MASK

@@ -1,0 +1,125 @@
+"""Rows on their way to their buckets."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.streams.buckets.logic import SourceProgress
+from headrace.streams.buckets.packing import arrivals, labels, pack
+from headrace.streams.buckets.sources import progress_of, sources_of
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+NOON_US = int(NOON.timestamp()) * 1_000_000
+STAMP = pa.timestamp("us", "UTC")
+PLACED = pa.schema(
+    {
+        "n": pa.int64(),
+        "at": STAMP,
+        "_kafka": pa.struct(
+            {"topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(), "timestamp": STAMP}
+        ),
+    }
+)
+
+
+def row(n: int, partition: int, offset: int, *, second: float | None = 0, topic: str = "t") -> dict[str, Any]:
+    at = None if second is None else NOON + timedelta(seconds=second)
+    place = {"topic": topic, "partition": partition, "offset": offset, "timestamp": NOON}
+    return {"n": n, "at": at, "_kafka": place}
+
+
+def packed(rows: list[dict[str, Any]], buckets: list[int], task: int = 0) -> list[bytes]:
+    table = pa.Table.from_pylist(rows, PLACED)
+    blobs = pack(table, np.array(buckets, np.int32), bucket_count=4, task=task, event_time="at")
+    return [blob for _bucket, blob in blobs]
+
+
+@given(st.data())
+def test_a_bucket_is_given_its_rows_by_source_and_offset_however_tasks_were_cut(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 30))
+    partitions = data.draw(st.lists(st.integers(0, 11), min_size=count, max_size=count))
+    rows = [row(n, partition, offset=n) for n, partition in enumerate(partitions)]
+    buckets = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    tasks = data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
+    shuffled = data.draw(st.permutations(range(count)))
+    blobs = [
+        packed([rows[n] for n in own], [buckets[n] for n in own], task)
+        for task in range(3)
+        if (own := [n for n in shuffled if tasks[n] == task])
+    ]
+    random.Random(count).shuffle(blobs)
+
+    for bucket in range(4):
+        found = arrivals([task[bucket] for task in blobs])
+        expected = sorted(
+            (f"t-{partition}", n) for n, partition in enumerate(partitions) if buckets[n] == bucket
+        )
+        assert found.rows.column("n").to_pylist() == [n for _source, n in expected]
+        assert found.rows.schema == PLACED
+        counts = {each.source: each.row_count for each in found.progress}
+        assert counts == {f"t-{each}": partitions.count(each) for each in sorted(set(partitions), key=str)}
+
+
+def test_a_bucket_without_rows_is_told_how_far_every_source_came() -> None:
+    blobs = packed([row(1, 0, 0, second=5), row(2, 1, 0, second=None)], [0, 0])
+
+    found = arrivals([blobs[3]])
+
+    assert len(found.rows) == 0
+    assert [(each.source, each.event_time_us_max) for each in found.progress] == [
+        ("t-0", NOON_US + 5_000_000),
+        ("t-1", None),
+    ]
+    assert {each.record_time_us_max for each in found.progress} == {NOON_US}
+
+
+def test_lateness_is_counted_by_powers_of_two_milliseconds() -> None:
+    seconds = [1.0, 1.0, 0.9995, 0.998, 0.996, None, 2.0, 1.0]
+    rows = pa.Table.from_pylist([row(n, 0, n, second=second) for n, second in enumerate(seconds)], PLACED)
+
+    (progress,) = progress_of(rows, sources_of(rows, 0), event_time="at", declared=None)
+
+    # Not late: three. By half a millisecond, two and four; by a whole second, which is less than 1,024.
+    assert progress.lateness_counts == (3, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1)
+
+
+def test_rows_that_don_t_say_where_they_came_from_are_of_their_task() -> None:
+    table = pa.table({"n": [3, 1, 2]})
+    blobs = [
+        blob
+        for task in (10, 9)
+        for _bucket, blob in pack(table, np.zeros(3, np.int32), bucket_count=1, task=task)
+    ]
+
+    found = arrivals(blobs)
+
+    assert found.rows.column("n").to_pylist() == [3, 1, 2, 3, 1, 2]
+    assert found.progress == (
+        SourceProgress(source="task-00009", row_count=3),
+        SourceProgress(source="task-00010", row_count=3),
+    )
+
+
+def test_what_a_source_declares_is_the_newest_that_it_has_said() -> None:
+    rows = pa.table({"told": pa.array([NOON, None, NOON - timedelta(1)], STAMP)})
+
+    (progress,) = progress_of(rows, sources_of(rows, 0), event_time=None, declared="told")
+
+    assert progress.declared_us == NOON_US
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 16, 64])
+def test_every_bucket_has_a_label_of_its_own(count: int) -> None:
+    assert len(set(labels(count))) == count
+
+
+def test_labels_stay_what_they_are_because_checkpoints_hold_them() -> None:
+    assert labels(4) == (12, 6, 2, 0)

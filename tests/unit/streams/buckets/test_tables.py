@@ -1,0 +1,75 @@
+"""The tables of a bucket's state, as they are kept."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from headrace.errors import PipelineError
+from headrace.streams.buckets.tables import KeptTables, Owner, read_table
+
+
+class Store:
+    """What Spark's state store is to a bucket."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.read: list[str] = []
+
+    def tables(self, bucket_count: int = 8) -> KeptTables:
+        def read(name: str) -> bytes | None:
+            self.read.append(name)
+            return self.blobs.get(name)
+
+        owner = Owner(operator="seen", by=("n",), bucket_count=bucket_count)
+        return KeptTables(read, lambda: self.blobs, owner)
+
+    def apply(self, changes: dict[str, bytes | None]) -> None:
+        for name, blob in changes.items():
+            if blob is None:
+                del self.blobs[name]
+            else:
+                self.blobs[name] = blob
+
+
+@pytest.fixture
+def store() -> Store:
+    made = Store()
+    made.apply(made.tables().changes({"a": pa.table({"n": [1]}), "b": pa.table({"n": [2]})}))
+    return made
+
+
+def test_a_table_is_read_once_and_only_when_it_is_asked_for(store: Store) -> None:
+    tables = store.tables()
+
+    assert tables["a"] is tables["a"]
+    assert tables.get("c") is None
+    assert tables.get("c") is None
+    assert store.read == ["a", "c"]
+    assert list(tables) == ["a", "b"]
+
+
+def test_only_what_is_another_object_is_written(store: Store) -> None:
+    tables = store.tables()
+    grown = pa.table({"n": [2, 3]})
+
+    changes = tables.changes({"a": tables["a"], "b": grown})
+
+    assert set(changes) == {"b"}
+    written = changes["b"]
+    assert written is not None
+    assert read_table(written).column("n").to_pylist() == [2, 3]
+
+
+def test_what_was_read_and_is_not_returned_is_removed_and_all_else_stays(store: Store) -> None:
+    tables = store.tables()
+    _ = tables["a"]
+
+    store.apply(tables.changes({"c": pa.table({"n": [5]})}))
+
+    assert list(store.tables()) == ["b", "c"]
+
+
+def test_another_number_of_buckets_is_refused(store: Store) -> None:
+    with pytest.raises(PipelineError, match="made with 8 buckets, not 9: set buckets=8"):
+        store.tables(bucket_count=9).get("a")
