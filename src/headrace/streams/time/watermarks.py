@@ -10,6 +10,7 @@ The rules, in each micro-batch:
 - Sources that don't say when their records were written are tasks, which only this micro-batch knows: they
   are not remembered, and `idle_after` means nothing to them.
 - A source that never had an event with a time is left out.
+- A micro-batch without rows changes nothing.
 - At the end of the input the watermark is the end of time.
 
 The log's time is when the newest record was written, over all sources; where that is not known, the newest
@@ -101,7 +102,7 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
     known = _read(tracked)
     progress = [source for source in arrivals.progress if source.row_count]
     here = {source.source: _newest(known.sources.get(source.source), source) for source in progress}
-    # A step without any rows is none of the log's: who was here last stays.
+    # Without any rows, whoever was here last still is.
     away = {
         name: replace(source, is_here=source.is_here and not here) for name, source in known.sources.items()
     }

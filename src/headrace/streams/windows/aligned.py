@@ -46,6 +46,7 @@ from headrace.streams.windows.open_windows import OpenWindows, read_open, with_r
 from headrace.streams.windows.pane_state import (
     Panes,
     compose,
+    distinct_windows,
     gather_panes,
     merge_panes,
     read_panes,
@@ -181,13 +182,12 @@ class _Bucket:
         ended_keys, ended_us = self._ended(after)
         keys = np.concatenate([ended_keys, opened.keys[due]])
         ends_us = np.concatenate([ended_us, opened.ends_us[due]])
-        composed = compose(after, keys, self.logic.grid.starts(ends_us), ends_us, self.logic.aggregates)
+        composed = compose(after, keys, self.logic.grid.starts(ends_us), ends_us, self.layout)
         assert len(composed.which) == len(keys), "a window that fires has a pane"
         is_late, is_early = ends_us <= self.tracked.before_us, ends_us > self.tracked.after_us
         results = self._rows(keys, ends_us, composed.results, firing_names(is_late, is_early))
         early = [column.slice(len(ended_keys)) for column in composed.results]
         opened = opened.after_firing(due, log_time_us, early)
-        # Those that have ended come before those that have not, each in the order of ends, then keys.
         order = np.lexsort((keys, ends_us))
         if self.layout.retract and len(keys):
             results, order = self._with_retractions(results, keys, ends_us, before, known)
@@ -217,23 +217,16 @@ class _Bucket:
         if not isinstance(self.logic.trigger, Early):
             return known.taken(np.zeros(0, dtype=np.int64))
         still = known.taken(np.flatnonzero(known.ends_us > self.tracked.after_us))
-        which, ends_us = self.logic.grid.ends(self.added.starts_us, self.tracked.after_us, END_US)
-        return with_rows(
-            still, self.added.keys[which], ends_us, self.added.rows[which], self.tracked.log_time_us
-        )
+        keys, ends_us, rows = distinct_windows(self.added, self.logic.grid, self.tracked.after_us, END_US)
+        return with_rows(still, keys, ends_us, rows, self.tracked.log_time_us)
 
     def _ended(self, after: Panes) -> tuple[Indices, Indices]:
         """Keys and ends of the windows that fire on time, or late."""
         grid, before_us = self.logic.grid, self.tracked.before_us
-        late, late_us = grid.ends(self.added.starts_us, before_us - within_us(self.logic.late), before_us)
-        punctual, punctual_us = grid.ends(after.starts_us, before_us, self.tracked.after_us)
-        keys = np.concatenate([self.added.keys[late], after.keys[punctual]])
-        ends_us = np.concatenate([late_us, punctual_us])
-        order = np.lexsort((keys, ends_us))
-        keys, ends_us = keys[order], ends_us[order]
-        is_first = np.ones(len(keys), dtype=bool)
-        is_first[1:] = (keys[1:] != keys[:-1]) | (ends_us[1:] != ends_us[:-1])
-        return keys[is_first], ends_us[is_first]
+        kept_us = before_us - within_us(self.logic.late)
+        late_keys, late_us, _ = distinct_windows(self.added, grid, kept_us, before_us)
+        keys, ends_us, _ = distinct_windows(after, grid, before_us, self.tracked.after_us)
+        return np.concatenate([late_keys, keys]), np.concatenate([late_us, ends_us])
 
     def _with_retractions(
         self, results: pa.Table, keys: Indices, ends_us: Indices, before: Panes, known: OpenWindows
@@ -241,7 +234,7 @@ class _Bucket:
         """Results and the rows that take back what they replace, and the order of all."""
         late = np.flatnonzero(ends_us <= self.tracked.before_us)
         starts_us = self.logic.grid.starts(ends_us[late])
-        old = compose(before, keys[late], starts_us, ends_us[late], self.logic.aggregates)
+        old = compose(before, keys[late], starts_us, ends_us[late], self.layout)
         late = late[old.which]
         firing = np.where(old.changed_us >= ends_us[late], LATE_FIRING, ON_TIME)
         rows = [results, self._rows(keys[late], ends_us[late], old.results, firing, retracted=True)]

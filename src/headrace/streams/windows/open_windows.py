@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.streams.windows.exact import in_one_piece
-from headrace.streams.windows.places import Places, grouped
+from headrace.streams.windows.places import Places
 from headrace.streams.windows.results import Layout
 from headrace.streams.windows.runs import Flags, Indices
 from headrace.streams.windows.triggers import Early
@@ -76,18 +76,15 @@ class OpenWindows:
 def with_rows(
     known: OpenWindows, keys: Indices, ends_us: Indices, rows: Indices, log_time_us: int
 ) -> OpenWindows:
-    """The windows after so many rows have come for windows of keys, which can be named more than once."""
-    order, starts = grouped(keys, ends_us)
-    firsts = order[starts]
-    counts = np.add.reduceat(rows[order], starts) if len(starts) else rows[:0]
-    places, is_known = Places(known.keys, known.ends_us).find(keys[firsts], ends_us[firsts])
+    """The windows after so many rows have come for windows of keys, each of which is named once."""
+    places, is_known = Places(known.keys, known.ends_us).find(keys, ends_us)
     all_rows = known.rows.copy()
-    all_rows[places[is_known]] += counts[is_known]
-    news = firsts[~is_known]
+    all_rows[places[is_known]] += rows[is_known]
+    news = np.flatnonzero(~is_known)
     together = OpenWindows(
         keys=np.concatenate([known.keys, keys[news]]),
         ends_us=np.concatenate([known.ends_us, ends_us[news]]),
-        rows=np.concatenate([all_rows, counts[~is_known]]),
+        rows=np.concatenate([all_rows, rows[news]]),
         fired_rows=np.concatenate([known.fired_rows, np.zeros_like(news)]),
         since_us=np.concatenate([known.since_us, np.full_like(news, log_time_us)]),
         given=tuple(pa.concat_arrays([column, pa.nulls(len(news), column.type)]) for column in known.given),

@@ -20,9 +20,11 @@ import pyarrow as pa
 
 from headrace.streams.windows.aggregate import Aggregate, Partials
 from headrace.streams.windows.exact import in_one_piece
+from headrace.streams.windows.panes import Grid
 from headrace.streams.windows.places import Places, grouped
 from headrace.streams.windows.results import Layout
-from headrace.streams.windows.runs import Indices, joined, merge_pairs, ranges, take
+from headrace.streams.windows.runs import Indices, joined, merge_pairs, take
+from headrace.streams.windows.stretches import Stretches
 
 _NUMBERS: Final = ("_key", "_pane_us", "_rows", "_changed_us")
 
@@ -127,26 +129,33 @@ class Composed:
     """Of each aggregate."""
 
 
-def compose(
-    panes: Panes, keys: Indices, starts_us: Indices, ends_us: Indices, aggregates: Sequence[Aggregate]
-) -> Composed:
+def compose(panes: Panes, keys: Indices, starts_us: Indices, ends_us: Indices, layout: Layout) -> Composed:
     """The results of windows of keys, as far as there are panes of them."""
     places = Places(panes.keys, panes.starts_us)
     firsts = places.first_from(keys, starts_us)
     lengths = places.first_from(keys, ends_us) - firsts
     which = np.flatnonzero(lengths)
-    firsts, lengths = firsts[which], lengths[which]
-    stretch = ranges(firsts, lengths)
-    starts = np.cumsum(lengths) - lengths
-    results = []
-    for aggregate, partials in zip(aggregates, panes.partials, strict=True):
-        pieces = take(partials, stretch)
-        results.append(
-            aggregate.finish(pieces if len(stretch) == len(which) else aggregate.merge(pieces, starts))
-        )
-    changed_us = panes.changed_us[stretch]
-    return Composed(
-        which=which,
-        changed_us=np.maximum.reduceat(changed_us, starts) if len(which) else changed_us,
-        results=results,
-    )
+    stretches = Stretches(keys=panes.keys, firsts=firsts[which], lengths=lengths[which])
+    # What is taken back must be what was given, to the last digit of a sum.
+    merged = stretches.merged(layout.aggregates, panes.partials, by_nodes=not layout.retract)
+    results = [one.finish(partials) for one, partials in zip(layout.aggregates, merged, strict=True)]
+    return Composed(which=which, changed_us=stretches.greatest(panes.changed_us), results=results)
+
+
+def distinct_windows(
+    panes: Panes, grid: Grid, after_us: int, up_to_us: int
+) -> tuple[Indices, Indices, Indices]:
+    """Keys and ends of the windows that have any of these panes, and how many rows those panes have.
+
+    Only windows that end later than one time, and not later than the other; in the order of keys, then ends.
+    """
+    # Of a pane, only windows that the one before it of the same key is not in.
+    floor_us = np.full(len(panes.keys), after_us)
+    again = np.flatnonzero(panes.keys[1:] == panes.keys[:-1])
+    floor_us[again + 1] = np.maximum(grid.last_ends(panes.starts_us[again]), after_us)
+    which, ends_us = grid.ends(panes.starts_us, floor_us, up_to_us)
+    keys = panes.keys[which]
+    places = Places(panes.keys, panes.starts_us)
+    totals = np.concatenate([[0], np.cumsum(panes.rows)])
+    firsts, lasts = places.first_from(keys, grid.starts(ends_us)), places.first_from(keys, ends_us)
+    return keys, ends_us, totals[lasts] - totals[firsts]

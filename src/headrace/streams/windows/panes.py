@@ -75,8 +75,8 @@ class Grid:
             return self._floor(panes_us, self.size_us) + self.size_us
         return self._floor(panes_us, self.stride_us) + self.size_us
 
-    def ends(self, panes_us: Indices, after_us: int, up_to_us: int) -> tuple[Indices, Indices]:
-        """The ends, later than one time and not than another, of the windows that panes belong to.
+    def ends(self, panes_us: Indices, after_us: Indices, up_to_us: int) -> tuple[Indices, Indices]:
+        """The ends of the windows that panes belong to: those later than one time, up to another.
 
         Also which pane each is of, as its place in `panes_us`.
         """

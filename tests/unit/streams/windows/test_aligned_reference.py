@@ -107,6 +107,8 @@ class Reference:
         return results, late_rows
 
     def advance(self, batch: list[Row]) -> None:
+        if not batch:
+            return
         here = set()
         for row in batch:
             here.add(row["source"])
