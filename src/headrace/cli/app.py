@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "pipelines",
     "replay",
     "verify",
+    "state",
     "console",
     "demo",
     "setup",

@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, NoReturn
 from headrace.errors import SetupError
 
 if TYPE_CHECKING or find_spec("pyspark") is not None:
+    from headrace.streams.keyed.vectorised import EventTime
+    from headrace.streams.keyed_state import keyed, vectorised
     from headrace.streams.pipeline import Pipeline, pipeline
     from headrace.streams.recent import recent
     from headrace.streams.sinks.idempotent import idempotent
@@ -39,15 +41,18 @@ else:
 
 __all__ = [
     "DeltaTable",
+    "EventTime",
     "Pipeline",
     "PostgresTable",
     "Topic",
     "delta_table",
     "idempotent",
+    "keyed",
     "pipeline",
     "postgres_table",
     "read_delta",
     "recent",
     "static",
     "topic",
+    "vectorised",
 ]

@@ -10,6 +10,9 @@
 A field is a column of its name. One that may be None is a column that may be null; every other is required.
 Spark fills a column that a record does not have with null and knows no other default, so a field with one is
 refused rather than ignored. `Annotated` names another type in Spark's words where Python has only one.
+
+What an operator keeps by key is described in the same way; there a field needs a default, because each key
+begins with it.
 """
 
 from __future__ import annotations
@@ -35,18 +38,36 @@ _SCALARS: Final[Mapping[Any, str]] = {
 }
 
 
-def schema_ddl(schema: str | type) -> str:
-    """The schema as DDL: as it is, or from a dataclass."""
+def schema_ddl(schema: str | type, *, with_defaults: bool = False) -> str:
+    """The schema as DDL: as it is, or from a dataclass, whose fields have defaults or must have none."""
     if isinstance(schema, str):
         return schema
     if not dataclasses.is_dataclass(schema) or not isinstance(schema, type):
         raise ConfigError(
             f"schema is {schema!r}: write Spark's DDL, such as 'id string', or name a dataclass"
         )
-    return ", ".join(_columns(schema, separator=" ", outer=()))
+    return ", ".join(_columns(schema, separator=" ", outer=(), with_defaults=with_defaults))
 
 
-def _columns(schema: type, *, separator: str, outer: tuple[type, ...]) -> list[str]:
+def state_defaults(schema: type) -> dict[str, Any]:
+    """The defaults of a dataclass's fields, by name."""
+    defaults = {}
+    for field in dataclasses.fields(schema):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+        else:
+            raise ConfigError(
+                f"{schema.__name__}.{field.name} has no default, and a new key has to begin with something: "
+                "write `= 0`, or `| None = None`"
+            )
+    return defaults
+
+
+def _columns(
+    schema: type, *, separator: str, outer: tuple[type, ...], with_defaults: bool = False
+) -> list[str]:
     """A column for each field. `outer` are the classes that hold this one, which it can't hold in turn."""
     if schema in outer:
         raise ConfigError(f"{schema.__name__} holds itself: a row has an end; leave the field out")
@@ -57,7 +78,8 @@ def _columns(schema: type, *, separator: str, outer: tuple[type, ...]) -> list[s
     for field in dataclasses.fields(schema):
         place = f"{schema.__name__}.{field.name}"
         kind, is_optional = _without_none(hints[field.name])
-        _refuse_default(field, place)
+        if not with_defaults:
+            _refuse_default(field, place)
         required = "" if is_optional else " not null"
         columns.append(f"`{field.name}`{separator}{_ddl(kind, place, (*outer, schema))}{required}")
     return columns
