@@ -36,10 +36,11 @@ from headrace.streams.windows.results import (
     times_us,
     watermark_gauge,
 )
-from headrace.streams.windows.runs import Flags, Indices
+from headrace.streams.windows.runs import Flags, Indices, stacked
 
 GIVEN: Final = "given"
 _TIME: Final = "_time_us"
+_ROUNDS_MAX: Final = 64
 DUPLICATES: Final = "duplicates"
 """The output of duplicates, with the columns of the rows, where they are wanted."""
 
@@ -88,7 +89,7 @@ class Deduplicate:
         is_new = _is_first(codes) & ~np.isin(codes, given_codes)
         if is_new.any():
             new = rows.select(list(self.by)).filter(pa.array(is_new))
-            given = pa.concat_tables([given, new]).combine_chunks()
+            given = stacked([given, new]).combine_chunks()
         outputs, counts = self._told(rows, is_new, ~is_new)
         return Step(state={GIVEN: given}, outputs=outputs, counts=counts)
 
@@ -112,7 +113,7 @@ class Deduplicate:
         is_new[is_judged] = _is_new(codes, _times_us(given), time_us[is_judged], ttl_us)
         if is_new.any():
             new = _given_table(rows.filter(pa.array(is_new)), time_us[is_new], self.by)
-            given = pa.concat_tables([given, new]).combine_chunks()
+            given = stacked([given, new]).combine_chunks()
         stays = _times_us(given) + 2 * ttl_us > tracked.after_us
         outputs, counts = self._told(rows, is_new, is_judged & ~is_new)
         return Step(
@@ -150,16 +151,19 @@ def _is_first(codes: Indices) -> Flags:
 def _is_new(codes: list[Indices], given_us: Indices, time_us: Indices, ttl_us: int) -> Flags:
     """Which rows are to be given, in the order of arrival. `codes` are of what was given before, and of them.
 
-    Rows near what was given before fall out first, then those near the first row of their key. What is left
-    are keys that come more than once in a micro-batch, a ttl apart: they are gone through one by one.
+    Rows near what was given before fall out first. Then, in each round, the first row left of each key is
+    given, and those near it fall out. Keys that go on for many rounds are gone through row by row.
     """
     given_codes, row_codes = codes
-    is_open = ~_is_near(given_codes, given_us, row_codes, time_us, ttl_us)
-    left = np.flatnonzero(is_open)
+    left = np.flatnonzero(~_is_near(given_codes, given_us, row_codes, time_us, ttl_us))
     is_new = np.zeros(len(row_codes), dtype=bool)
-    is_new[left[_is_first(row_codes[left])]] = True
-    is_open &= ~_is_near(row_codes[is_new], time_us[is_new], row_codes, time_us, ttl_us)
-    left = np.flatnonzero(is_open)
+    first = np.empty(row_codes.max(initial=-1) + 1, dtype=np.int64)
+    for _ in range(_ROUNDS_MAX):
+        # Written backwards, so that what stays is where each key is first.
+        first[row_codes[left[::-1]]] = left[::-1]
+        of_key = first[row_codes[left]]
+        is_new[of_key] = True
+        left = left[np.abs(time_us[left] - time_us[of_key]) >= ttl_us]
     taken: dict[int, list[int]] = {}
     for row, code, at_us in zip(left.tolist(), row_codes[left].tolist(), time_us[left].tolist(), strict=True):
         times = taken.setdefault(code, [])

@@ -49,7 +49,7 @@ from headrace.streams.windows.results import (
     times_us,
     watermark_gauge,
 )
-from headrace.streams.windows.runs import Flags, Indices
+from headrace.streams.windows.runs import Flags, Indices, stacked
 
 ROWS: Final = "rows"
 _RANK: Final = "_rank"
@@ -94,7 +94,7 @@ class TopRows:
             if name in rows.names:
                 raise PipelineError(f"top() gives a column {name!r}: rename the one that the rows have")
         keys = [pa.field(name, column_type(rows, name)) for name in self.by]
-        others = [field for field in rows if field.name not in self.by]
+        others = [pa.field(field.name, field.type) for field in rows if field.name not in self.by]
         results = pa.schema([*keys, ("rank", pa.int32()), *others, ("removed", pa.bool_())])
         if self.time is None:
             return {RESULTS: results}
@@ -110,10 +110,7 @@ class TopRows:
         if late is not None:
             rows = rows.filter(pa.array(late.has_time & ~late.is_late))
         new = _unranked(rows)
-        # A column that the kept rows don't have yet is NULL in them.
-        board = (
-            pa.concat_tables([kept, new], promote_options="default").select(new.schema.names).combine_chunks()
-        )
+        board = stacked([kept, new]).select(new.schema.names).combine_chunks()
         codes = key_codes([board], self.by)[0]
         stays = self._stays(board, arrivals, tracked)
         ranks = self._ranks(board, codes, stays)

@@ -45,6 +45,7 @@ from headrace.streams.windows.runs import (
     Indices,
     run_lengths,
     running,
+    stacked,
     starts_of_changes,
     take,
     united,
@@ -217,7 +218,7 @@ class _Groups:
 
 def _kept_schema(layout: Layout) -> pa.Schema:
     own = [pa.field("_row_count", pa.int64()), pa.field("_since_us", pa.int64())]
-    keys = [layout.rows.field(name) for name in layout.by]
+    keys = [pa.field(name, layout.rows.field(name).type) for name in layout.by]
     return pa.schema([*keys, *own, *layout.partial_fields()])
 
 
@@ -225,7 +226,7 @@ def _keys(kept: pa.Table, rows: pa.Table, cut: _Cut) -> pa.Table:
     source = np.empty(len(cut.codes), dtype=np.int64)
     source[cut.of_added] = kept.num_rows + cut.order[cut.starts]
     source[cut.of_kept] = np.arange(kept.num_rows)
-    return pa.concat_tables([kept, rows]).take(pa.array(source))
+    return stacked([kept, rows]).take(pa.array(source))
 
 
 def _numbered(codes: Indices, groups: Indices) -> Indices:

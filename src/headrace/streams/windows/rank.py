@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.errors import PipelineError
 from headrace.streams.windows.aggregate import Partials, Starts
@@ -49,7 +50,7 @@ class Top:
 
     def merge(self, partials: Partials, starts: Starts) -> Partials:
         shown, ordered = partials
-        lengths = np.asarray(shown.value_lengths())
+        lengths = np.asarray(pc.fill_null(shown.value_lengths(), 0))
         runs = np.repeat(run_numbers(starts, len(shown)), lengths)
         return self._greatest(shown.flatten(), ordered.flatten(), runs, len(starts))
 

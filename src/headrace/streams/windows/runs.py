@@ -52,6 +52,11 @@ def joined(parts: Sequence[Partials]) -> Partials:
     return tuple(pa.concat_arrays(list(columns)) for columns in zip(*parts, strict=True))
 
 
+def stacked(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables one below the other. A column that one of them does not have is NULL there."""
+    return pa.concat_tables(tables, promote_options="default")
+
+
 def merge_pairs(aggregate: Aggregate, left: Partials, right: Partials) -> Partials:
     """Merge each partial of the left with the one of the right at the same place."""
     count = len(left[0])

@@ -54,7 +54,15 @@ from headrace.streams.windows.results import (
     watermark_gauge,
     window_column,
 )
-from headrace.streams.windows.runs import Flags, Indices, run_lengths, starts_of_changes, take, united
+from headrace.streams.windows.runs import (
+    Flags,
+    Indices,
+    run_lengths,
+    stacked,
+    starts_of_changes,
+    take,
+    united,
+)
 from headrace.streams.windows.triggers import Each, Early, OnTime, Trigger
 
 SESSIONS: Final = "sessions"
@@ -211,7 +219,7 @@ def _kept_schema(layout: Layout) -> pa.Schema:
         "_fresh_rows": pa.int64(),
         "_since_us": pa.int64(),
     }
-    keys = [layout.rows.field(name) for name in layout.by]
+    keys = [pa.field(name, layout.rows.field(name).type) for name in layout.by]
     return pa.schema([*keys, *(pa.field(*one) for one in own.items()), *layout.partial_fields()])
 
 
@@ -274,7 +282,7 @@ def _sessions(layout: Layout, kept: pa.Table, rows: pa.Table, spans: _Spans, log
     names = list(layout.by)
     sorted_rows = rows.take(pa.array(order))
     return _Sessions(
-        keys=pa.concat_tables([kept.select(names), rows.select(names)]).take(pa.array(source)),
+        keys=stacked([kept.select(names), rows.select(names)]).take(pa.array(source)),
         first_us=spans.first_us,
         last_us=spans.last_us,
         fired=fired & (new_rows == 0),
@@ -315,8 +323,8 @@ def _given(before: pa.Table | None, results: pa.Table, of_kept: Indices, due: _D
     is_replaced = due.fires[session]
     replaced = retracted(before.filter(pa.array(is_replaced)))
     order = np.argsort(np.concatenate([session[is_replaced], fires]), kind="stable")
-    told = pa.concat_tables([replaced, added]).take(pa.array(order)).drop_columns("_session")
-    kept = pa.concat_tables([before.filter(pa.array(~is_replaced)), added])
+    told = stacked([replaced, added]).take(pa.array(order)).select(results.schema.names)
+    kept = stacked([before.filter(pa.array(~is_replaced)), added]).select(added.schema.names)
     session = _numbers(kept, "_session")
     number = np.cumsum(due.stays) - 1
     kept = kept.set_column(kept.schema.get_field_index("_session"), "_session", pa.array(number[session]))

@@ -49,7 +49,7 @@ from headrace.streams.windows.results import (
     watermark_gauge,
     window_column,
 )
-from headrace.streams.windows.runs import Flags, Indices, joined, take
+from headrace.streams.windows.runs import Flags, Indices, joined, stacked, take
 from headrace.streams.windows.triggers import OnTime, Trigger
 
 Firings = npt.NDArray[np.int8]
@@ -143,7 +143,7 @@ class SlidingWindows:
         place = np.cumsum(~events.is_new) - 1
         before = retracted(self._given(layout, old, place[again], old.firing))
         order = np.argsort(np.concatenate([again, np.flatnonzero(fires)]), kind="stable")
-        return pa.concat_tables([before, now]).take(pa.array(order))
+        return stacked([before, now]).take(pa.array(order))
 
     def _given(self, layout: Layout, events: _Events, which: Indices, firing: Firings) -> pa.Table:
         first, last = events.windows(which, self.kind.size_us)
@@ -199,7 +199,7 @@ class _Events:
 
 def _kept_schema(layout: Layout) -> pa.Schema:
     own = [pa.field("_time_us", pa.int64()), pa.field("_firing", pa.int8())]
-    keys = [layout.rows.field(name) for name in layout.by]
+    keys = [pa.field(name, layout.rows.field(name).type) for name in layout.by]
     return pa.schema([*keys, *own, *layout.partial_fields()])
 
 
@@ -208,7 +208,7 @@ def _events(layout: Layout, kept: pa.Table, rows: pa.Table, time_us: Indices) ->
     alone = np.arange(rows.num_rows)
     old, new = kept.num_rows, rows.num_rows
     events = _Events(
-        keys=pa.concat_tables([kept.select(names), rows.select(names)]),
+        keys=stacked([kept.select(names), rows.select(names)]),
         codes=np.concatenate(key_codes([kept, rows], names)),
         time_us=np.concatenate([np.asarray(kept["_time_us"], dtype=np.int64), time_us]),
         firing=np.concatenate([np.asarray(kept["_firing"], dtype=np.int8), np.zeros(new, dtype=np.int8)]),

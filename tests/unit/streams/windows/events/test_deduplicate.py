@@ -109,3 +109,9 @@ def test_a_row_too_old_to_be_judged_is_late(kit: Any) -> None:
 def test_what_can_not_be_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(PipelineError, match="deduplicate"):
         Deduplicate(watermark=bounded("0 seconds"), **arguments)
+
+
+def test_a_key_that_comes_very_often_is_given_as_often_as_the_ttl_allows(kit: Any) -> None:
+    rows = [kit.row("a", at, id=at) for at in range(1_000)]
+    (step,) = kit.drive(deduplicate(2), [rows])
+    assert step.outputs["results"]["id"].to_pylist() == list(range(0, 1_000, 2))
