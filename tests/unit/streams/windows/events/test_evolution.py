@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.streams.buckets.logic import Logic
+from headrace.streams.buckets.logic import Logic, Tables
 from headrace.streams.keyed.deduplicate import Deduplicate
 from headrace.streams.keyed.top import TopRows
 from headrace.streams.time.policies import bounded
@@ -34,7 +34,7 @@ MORE = (
 )
 POLICY = bounded("0 seconds")
 LATE = update(within="1 hour", retract=True)
-WINDOWS = {
+WINDOWS: dict[str, Any] = {
     "session": SessionWindows(
         by=("key",), time="at", kind=session("9 seconds"), aggregates=COUNT, watermark=POLICY, late=LATE
     ),
@@ -76,14 +76,15 @@ def test_an_aggregate_that_is_taken_away_is_forgotten(kit: Any, name: str) -> No
 
 @pytest.mark.parametrize("name", LOGICS)
 def test_whether_columns_can_be_null_may_change(kit: Any, name: str) -> None:
-    logic, state = LOGICS[name], {}
+    logic = LOGICS[name]
+    state: Tables = {}
     strict = pa.schema([field.with_nullable(False) for field in kit.schema])
     for schema in (strict, kit.schema, strict):
         arrivals = kit.arrivals([kit.row("a", 1, 5), kit.row("b", 30, 5)])
         arrivals = replace(arrivals, rows=arrivals.rows.cast(schema))
         step = logic.step(state, arrivals)
         assert step.outputs["results"].schema == logic.output_schemas(schema)["results"]
-        state = dict(step.state)
+        state = step.state
 
 
 def test_rows_may_get_a_column(kit: Any) -> None:
