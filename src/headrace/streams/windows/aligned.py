@@ -39,7 +39,7 @@ from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import Tracked, track
 from headrace.streams.windows.aggregate import Aggregate
-from headrace.streams.windows.key_numbers import fewer_keys, find_keys, key_schema
+from headrace.streams.windows.key_numbers import fewer_keys, find_keys, read_keys
 from headrace.streams.windows.kinds import AlignedKind
 from headrace.streams.windows.late import LatePolicy, Update, within_us
 from headrace.streams.windows.open_windows import OpenWindows, read_open, with_rows, write_open
@@ -149,9 +149,7 @@ class AlignedWindows:
         self, state: Tables, rows: pa.Table, late: LateRows, panes_us: Indices
     ) -> tuple[pa.Table, Panes]:
         """The table of keys, and the panes of the rows that are taken in."""
-        known = state.get(KEYS)
-        if known is None:
-            known = key_schema(rows.schema, self.by).empty_table()
+        known = read_keys(state.get(KEYS), rows.schema, self.by)
         is_in = late.has_time & ~late.is_late
         if not is_in.all():
             rows, panes_us = rows.filter(pa.array(is_in)), panes_us[is_in]

@@ -13,10 +13,21 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.streams.windows.exact import column_type
+from headrace.streams.windows.kept_state import check_keys, check_types
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.runs import Indices
 
 NUMBER: Final = "_number"
+
+
+def read_keys(kept: pa.Table | None, rows: pa.Schema, by: Sequence[str]) -> pa.Table:
+    """The table of keys of a state; empty at first."""
+    schema = key_schema(rows, by)
+    if kept is None:
+        return schema.empty_table()
+    check_keys(kept, by, [NUMBER])
+    check_types(kept, schema)
+    return kept
 
 
 def key_schema(rows: pa.Schema, by: Sequence[str]) -> pa.Schema:

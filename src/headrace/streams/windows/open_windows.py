@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.streams.windows.exact import in_one_piece
+from headrace.streams.windows.kept_state import check_types
 from headrace.streams.windows.places import Places
 from headrace.streams.windows.results import Layout
 from headrace.streams.windows.runs import Flags, Indices
@@ -97,6 +98,7 @@ def read_open(table: pa.Table | None, layout: Layout) -> OpenWindows:
     schema = _schema(layout)
     if table is None:
         table = schema.empty_table()
+    check_types(table, schema)
     keys, ends_us, rows, fired_rows, since_us = (np.asarray(in_one_piece(table[name])) for name in _NUMBERS)
     given = tuple(
         in_one_piece(table[field.name])

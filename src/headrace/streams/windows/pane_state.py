@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from headrace.streams.windows.aggregate import Aggregate, Partials
 from headrace.streams.windows.exact import in_one_piece
+from headrace.streams.windows.kept_state import check_types
 from headrace.streams.windows.panes import Grid
 from headrace.streams.windows.places import Places, grouped
 from headrace.streams.windows.results import Layout
@@ -53,8 +54,10 @@ class Panes:
 
 def read_panes(table: pa.Table | None, layout: Layout) -> Panes:
     """The panes of a state; none at first."""
+    schema = panes_schema(layout)
     if table is None:
-        table = panes_schema(layout).empty_table()
+        table = schema.empty_table()
+    check_types(table, schema)
     keys, starts_us, rows, changed_us = (np.asarray(in_one_piece(table[name])) for name in _NUMBERS)
     return Panes(
         keys=keys,

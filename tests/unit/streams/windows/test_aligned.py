@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -325,6 +326,46 @@ def test_a_new_aggregate_begins_with_nothing_in_windows_that_are_open() -> None:
     state = before.step({}, batch(("ann", 1, 5), ("bob", 1, 5))).state
     step = windows(tumbling("10 seconds")).step(state, batch(("ann", 2, 1), ("zoe", 10, 0)))
     assert shown(step) == ["ann [0, 10) 1 6 on_time", "bob [0, 10) 0 5 on_time"]
+
+
+def test_a_state_of_other_keys_or_types_is_refused() -> None:
+    state = windows(tumbling("10 seconds")).step({}, batch(("ann", 1, 5))).state
+    with pytest.raises(
+        PipelineError, match="kept by card, and are by card, amount now: take the change back"
+    ):
+        windows(tumbling("10 seconds"), by=("card", "amount")).step(state, batch(("ann", 1, 5)))
+    arrivals = batch(("ann", 1, 5))
+    in_cents = arrivals.rows.set_column(2, "amount", arrivals.rows["amount"].cast(pa.float64()))
+    with pytest.raises(PipelineError, match="has '_total_0' as int64, which is double now"):
+        windows(tumbling("10 seconds")).step(state, replace(arrivals, rows=in_cents))
+
+
+def test_what_is_taken_back_is_what_was_given_to_the_last_digit() -> None:
+    logic = AlignedWindows(
+        by=(),
+        time="at",
+        kind=hopping("1 minute", every="1 second"),
+        aggregates=(Sum(name="total", column="amount"),),
+        watermark=bounded("0 seconds"),
+        late=update(within="1 hour", retract=True),
+    )
+
+    def tenths(*times: float) -> Arrivals:
+        arrivals = batch(*((None, at, 1) for at in times))
+        tenth = pa.array([0.1 + at / 7 for at in times])
+        return replace(arrivals, rows=arrivals.rows.set_column(2, "amount", tenth))
+
+    state: Tables = {}
+    given: dict[Any, Any] = {}
+    for times in (range(50), range(40, 120), range(0, 100, 3), range(0, 200, 7)):
+        step = logic.step(state, tenths(*times))
+        state = step.state
+        for row in step.outputs[RESULTS].to_pylist():
+            if row["retracted"]:
+                assert given.pop(row["window"]["end"]) == row["total"]
+            else:
+                given[row["window"]["end"]] = row["total"]
+    assert len(given) > 100
 
 
 def test_triggers_of_global_windows_are_refused() -> None:

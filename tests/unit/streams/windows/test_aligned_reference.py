@@ -251,7 +251,7 @@ def by_window(results: list[Row]) -> list[Row]:
 KINDS: list[AlignedKind] = [
     Tumbling(size_us=10_000),
     Tumbling(size_us=7_000, offset_us=-3_000),
-    Hopping(size_us=15_000, every_us=5_000),
+    Hopping(size_us=24_000, every_us=2_000),
     Hopping(size_us=15_000, every_us=10_000, offset_us=1_000),
     Cumulative(size_us=20_000, step_us=5_000),
     Cumulative(size_us=12_000, step_us=6_000, offset_us=-5_000),
@@ -302,7 +302,7 @@ def windows_for(reference: Reference) -> AlignedWindows:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25)
+@settings(max_examples=20)
 @given(
     batches=cuts.map(numbered),
     late=st.sampled_from(POLICIES),
@@ -345,7 +345,7 @@ def test_every_step_gives_what_the_reference_gives(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=10)
+@settings(max_examples=7)
 @given(batches=cuts.map(numbered), trigger=st.sampled_from(TRIGGERS), retract=st.booleans())
 def test_a_stream_that_waits_long_enough_ends_with_what_one_batch_gives(
     kind: AlignedKind, batches: list[list[Row]], trigger: OnTime | Early, retract: bool
@@ -379,7 +379,7 @@ def test_a_stream_that_waits_long_enough_ends_with_what_one_batch_gives(
     assert by_window(without) == by_window(expected)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(batches=cuts.map(numbered), kind=st.sampled_from(KINDS), late=st.sampled_from(POLICIES))
 def test_how_keys_are_spread_over_buckets_does_not_show(
     batches: list[list[Row]], kind: AlignedKind, late: LatePolicy
