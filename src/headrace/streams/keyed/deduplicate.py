@@ -26,6 +26,7 @@ from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import track
 from headrace.streams.windows.exact import column_type
+from headrace.streams.windows.kept_state import check_types
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.late import Drop, LatePolicy, Update, drop
 from headrace.streams.windows.results import (
@@ -85,6 +86,7 @@ class Deduplicate:
         given = state.get(GIVEN)
         if given is None:
             given = rows.schema.empty_table().select(list(self.by))
+        check_types(given, rows.schema)
         given_codes, codes = key_codes([given, rows], self.by)
         is_new = _is_first(codes) & ~np.isin(codes, given_codes)
         if is_new.any():
@@ -99,6 +101,7 @@ class Deduplicate:
         given = state.get(GIVEN)
         if given is None:
             given = _given_table(rows.slice(0, 0), np.zeros(0, dtype=np.int64), self.by)
+        check_types(given, rows.schema)
         time_us, has_time = times_us(rows, time)
         late = LateRows(
             is_late=has_time & (time_us + ttl_us <= tracked.before_us),

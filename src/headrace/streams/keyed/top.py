@@ -37,6 +37,7 @@ from headrace.streams.time.bounds import END_US
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import Tracked, track
 from headrace.streams.windows.exact import column_type, in_one_piece
+from headrace.streams.windows.kept_state import check_types
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.late import LatePolicy, Update, drop
 from headrace.streams.windows.order import is_ordered
@@ -106,6 +107,7 @@ class TopRows:
         kept = state.get(ROWS)
         if kept is None:
             kept = _unranked(rows.slice(0, 0))
+        check_types(kept, rows.schema)
         late = self._late_rows(rows, tracked)
         if late is not None:
             rows = rows.filter(pa.array(late.has_time & ~late.is_late))

@@ -37,6 +37,7 @@ from headrace.streams.time.policies import perfect
 from headrace.streams.time.watermarks import track
 from headrace.streams.windows.aggregate import Aggregate, Partials
 from headrace.streams.windows.exact import column_type, values_of
+from headrace.streams.windows.kept_state import read_kept
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.late import Drop, LatePolicy, drop
 from headrace.streams.windows.results import EARLY, ON_TIME, WATERMARK, Layout
@@ -85,9 +86,7 @@ class GlobalWindows:
         # Only the log's time is wanted of it.
         tracked = track(perfect(), state.get(WATERMARK), arrivals)
         rows, layout = arrivals.rows, self._layout(arrivals.rows.schema)
-        kept = state.get(GROUPS)
-        if kept is None:
-            kept = _kept_schema(layout).empty_table()
+        kept = read_kept(state.get(GROUPS), _kept_schema(layout), self.by)
         cut = self._cut(kept, rows)
         groups = self._groups(layout, kept, rows, cut, tracked.log_time_us)
         fires = groups.is_closed | ((groups.row_count > 0) & arrivals.is_end)

@@ -18,7 +18,7 @@ def check_types(kept: pa.Table, schema: pa.Schema) -> None:
         if field.name in kept.schema.names and kept.schema.field(field.name).type != field.type:
             was = kept.schema.field(field.name).type
             raise PipelineError(
-                f"the state of the windows has {field.name!r} as {was}, which is {field.type} now: {_ADVICE}"
+                f"the state that is kept has {field.name!r} as {was}, which is {field.type} now: {_ADVICE}"
             )
 
 
@@ -28,3 +28,13 @@ def check_keys(kept: pa.Table, by: Sequence[str], added: Sequence[str] = ()) -> 
     if before != list(by):
         were, now = (", ".join(names) or "nothing" for names in (before, by))
         raise PipelineError(f"the windows were kept by {were}, and are by {now} now: {_ADVICE}")
+
+
+def read_kept(kept: pa.Table | None, schema: pa.Schema, by: Sequence[str]) -> pa.Table:
+    """A table of state whose columns are those of the key, and then others; empty at first."""
+    if kept is None:
+        return schema.empty_table()
+    names = kept.schema.names
+    check_keys(kept, by, names[names.index(schema.names[len(by)]) :])
+    check_types(kept, schema)
+    return kept

@@ -40,6 +40,7 @@ from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import Tracked, track
 from headrace.streams.windows.aggregate import Aggregate, Partials
+from headrace.streams.windows.kept_state import read_kept
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.kinds import Session
 from headrace.streams.windows.late import LatePolicy, Update, within_us
@@ -92,9 +93,7 @@ class SessionWindows:
     def step(self, state: Tables, arrivals: Arrivals) -> Step:
         tracked = track(self.watermark, state.get(WATERMARK), arrivals)
         rows, layout = arrivals.rows, self._layout(arrivals.rows.schema)
-        kept = state.get(SESSIONS)
-        if kept is None:
-            kept = _kept_schema(layout).empty_table()
+        kept = read_kept(state.get(SESSIONS), _kept_schema(layout), self.by)
         time_us, has_time = times_us(rows, self.time)
         timed = rows.filter(pa.array(has_time))
         spans = _spans(key_codes([kept, timed], self.by), kept, time_us[has_time], self.kind.gap_us)

@@ -34,6 +34,7 @@ from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import Tracked, track
 from headrace.streams.windows.aggregate import Aggregate, Partials
+from headrace.streams.windows.kept_state import read_kept
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.kinds import Sliding
 from headrace.streams.windows.late import LatePolicy, Update, within_us
@@ -86,9 +87,7 @@ class SlidingWindows:
     def step(self, state: Tables, arrivals: Arrivals) -> Step:
         tracked = track(self.watermark, state.get(WATERMARK), arrivals)
         rows, layout = arrivals.rows, self._layout(arrivals.rows.schema)
-        kept = state.get(EVENTS)
-        if kept is None:
-            kept = _kept_schema(layout).empty_table()
+        kept = read_kept(state.get(EVENTS), _kept_schema(layout), self.by)
         time_us, has_time = times_us(rows, self.time)
         is_late = has_time & (time_us + within_us(self.late) < tracked.before_us)
         is_taken = np.flatnonzero(has_time & ~is_late)

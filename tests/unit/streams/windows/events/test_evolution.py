@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import Logic, Tables
 from headrace.streams.keyed.deduplicate import Deduplicate
 from headrace.streams.keyed.top import TopRows
 from headrace.streams.time.policies import bounded
 from headrace.streams.windows.exact import Count, Sum
 from headrace.streams.windows.globals import GlobalWindows
-from headrace.streams.windows.kinds import session, sliding
+from headrace.streams.windows.kinds import Session, sliding
 from headrace.streams.windows.late import update
 from headrace.streams.windows.quantiles import percentile
 from headrace.streams.windows.rank import top
@@ -36,7 +37,7 @@ POLICY = bounded("0 seconds")
 LATE = update(within="1 hour", retract=True)
 WINDOWS: dict[str, Any] = {
     "session": SessionWindows(
-        by=("key",), time="at", kind=session("9 seconds"), aggregates=COUNT, watermark=POLICY, late=LATE
+        by=("key",), time="at", kind=Session(gap_us=9_000_000), aggregates=COUNT, watermark=POLICY, late=LATE
     ),
     "sliding": SlidingWindows(
         by=("key",), time="at", kind=sliding("9 seconds"), aggregates=COUNT, watermark=POLICY, late=LATE
@@ -93,3 +94,19 @@ def test_rows_may_get_a_column(kit: Any) -> None:
     state = board.step({}, replace(rows, rows=rows.rows.drop_columns("closes"))).state
     step = board.step(state, kit.arrivals([kit.row("a", 1, 5, id=1)]))
     assert step.state["rows"]["closes"].to_pylist() == [None, False]
+
+
+@pytest.mark.parametrize("name", LOGICS)
+def test_a_key_of_another_type_is_refused(kit: Any, name: str) -> None:
+    arrivals = kit.arrivals([kit.row("1", 1, 5), kit.row("2", 30, 5)])
+    state = LOGICS[name].step({}, arrivals).state
+    numbers = arrivals.rows.set_column(0, "key", arrivals.rows["key"].cast(pa.int64()))
+    with pytest.raises(PipelineError, match="'key' as string, which is int64 now"):
+        LOGICS[name].step(state, replace(arrivals, rows=numbers))
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_other_keys_are_refused(kit: Any, name: str) -> None:
+    state = WINDOWS[name].step({}, kit.arrivals([kit.row("a", 1)])).state
+    with pytest.raises(PipelineError, match="kept by key, and are by key, closes now"):
+        replace(WINDOWS[name], by=("key", "closes")).step(state, kit.arrivals([]))
