@@ -67,6 +67,7 @@ FAILPOINTS: Final = {
     "pipeline.task.produced": "a task has sent its share, and its transaction is open",
     "pipeline.task.committed": "a task's transaction is committed, and those of others may be open",
     "pipeline.written": "all of a batch is written, and Spark does not know it",
+    "pipeline.side.written": "the rows that left operators beside their results are written as well",
 }
 """All places by name."""
 

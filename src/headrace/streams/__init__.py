@@ -30,7 +30,19 @@ if TYPE_CHECKING or find_spec("pyspark") is not None:
     from headrace.streams.sinks.writers import read_delta
     from headrace.streams.static import static
     from headrace.streams.table import DeltaTable, PostgresTable, delta_table, postgres_table
+    from headrace.streams.time.policies import adaptive, bounded, perfect
     from headrace.streams.topic import Topic, topic
+    from headrace.streams.window import Windowed, window
+    from headrace.streams.windows.kinds import (
+        cumulative,
+        global_window,
+        hopping,
+        session_window,
+        sliding,
+        tumbling,
+    )
+    from headrace.streams.windows.late import drop, side_output, update
+    from headrace.streams.windows.triggers import each, early, on_time
 else:
 
     def __getattr__(name: str) -> NoReturn:
@@ -45,14 +57,31 @@ __all__ = [
     "Pipeline",
     "PostgresTable",
     "Topic",
+    "Windowed",
+    "adaptive",
+    "bounded",
+    "cumulative",
     "delta_table",
+    "drop",
+    "each",
+    "early",
+    "global_window",
+    "hopping",
     "idempotent",
     "keyed",
+    "on_time",
+    "perfect",
     "pipeline",
     "postgres_table",
     "read_delta",
     "recent",
+    "session_window",
+    "side_output",
+    "sliding",
     "static",
     "topic",
+    "tumbling",
+    "update",
     "vectorised",
+    "window",
 ]

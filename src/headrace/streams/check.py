@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from headrace.config import StreamsConfig
 from headrace.errors import BrokerUnavailable, PipelineError
 from headrace.streams.admin import identify
+from headrace.streams.building import build_stream
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.code import fingerprint
 from headrace.streams.describe import describe_rows
@@ -103,7 +104,8 @@ def describe_pipeline(
         for parameter, topic in sources.items()
     }
     try:
-        return describe_rows(pipeline.build(frames), frames, sources, config)
+        rows, built = build_stream(pipeline, frames, config)
+        return describe_rows(rows, frames, sources, config, built.operators)
     except AnalysisException as error:
         raise PipelineError(f"pipeline {pipeline.name} can't run: {first_line(error)}") from error
 

@@ -141,21 +141,41 @@ def metadata() -> Column:
     return F.struct(*_METADATA_FIELDS).alias(METADATA_COLUMN)
 
 
-def decoded(records: DataFrame, schema: StructType) -> DataFrame:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """How far the event time of a record may lie behind the moment at which the record was written."""
+
+    event_time: str
+    max_us: int
+
+    def is_exceeded(self, row: Column, written: Column) -> Column:
+        """Whether the row's event has not happened yet. Never null."""
+        # Not by adding to the time of writing: the year 294,000 has no tomorrow.
+        ahead_us = F.unix_micros(row[self.event_time].cast("timestamp")) - F.unix_micros(written)
+        return F.coalesce(ahead_us > self.max_us, F.lit(False))
+
+
+def decoded(records: DataFrame, schema: StructType, ahead: Ahead | None = None) -> DataFrame:
     """The rows of the records that decode: the schema's columns and `_kafka`."""
     envelope = _new_envelope()
     opened = records.select("value", metadata(), envelope.open(schema).alias("_opened"))
-    rows = opened.select(_only_if(_fits(envelope, schema), envelope.row).alias("_row"), METADATA_COLUMN)
+    fits = _fits(envelope, schema)
+    if ahead is not None:
+        fits &= ~ahead.is_exceeded(envelope.row, F.col(METADATA_COLUMN)["timestamp"])
+    rows = opened.select(_only_if(fits, envelope.row).alias("_row"), METADATA_COLUMN)
     return rows.select(*(F.col("_row")[name].alias(name) for name in schema.names), METADATA_COLUMN)
 
 
-def undecodable(records: DataFrame, schema: StructType) -> DataFrame:
+def undecodable(records: DataFrame, schema: StructType, ahead: Ahead | None = None) -> DataFrame:
     """The records that don't decode, as they were, with a column `cause`."""
     envelope = _new_envelope()
     opened = records.withColumn("_opened", envelope.open(schema))
-    return opened.select(
-        *records.columns, _only_if(~_fits(envelope, schema), _cause(envelope, schema)).alias("cause")
-    )
+    fits, cause = _fits(envelope, schema), _cause(envelope, schema)
+    if ahead is not None:
+        is_ahead = ahead.is_exceeded(envelope.row, F.col("timestamp"))
+        told = f"{ahead.event_time} lies more than {ahead.max_us / 1e6:g} s after the record was written"
+        fits, cause = fits & ~is_ahead, F.when(fits, told).otherwise(cause)
+    return opened.select(*records.columns, _only_if(~fits, cause).alias("cause"))
 
 
 def _only_if(condition: Column, value: Column) -> Column:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
 from headrace.config import StreamsConfig
-from headrace.streams.plans import Description, describe
+from headrace.streams.event_time import watermark_text
+from headrace.streams.plans import Description, Operator, describe
 from headrace.streams.plans.tree import Node, read_plan
 from headrace.streams.topic import Topic
 
@@ -18,9 +19,16 @@ OUTPUT_MODE: Final = "update"
 
 
 def describe_rows(
-    rows: DataFrame, frames: Mapping[str, DataFrame], topics: Mapping[str, Topic], config: StreamsConfig
+    rows: DataFrame,
+    frames: Mapping[str, DataFrame],
+    topics: Mapping[str, Topic],
+    config: StreamsConfig,
+    operators: Sequence[Operator] = (),
 ) -> Description:
-    """Describe what a pipeline returned for these frames, one for each parameter."""
+    """Describe what a pipeline returned for these frames, one for each parameter.
+
+    `operators` are those that keep their state in Python, of which Spark's plan says nothing.
+    """
     optimizer = rows.sparkSession._jsparkSession.sessionState().optimizer()  # noqa: SLF001 - no public way
     analyzed = _analyzed(rows)
     named = source_names(topics)
@@ -32,11 +40,11 @@ def describe_rows(
         shuffle_partition_count=config.shuffle_partition_count,
         output_mode=OUTPUT_MODE,
         watermarks={
-            f"{named[parameter]}.{topic.event_time}": topic.watermark
+            f"{named[parameter]}.{topic.event_time}": watermark_text(topic.watermark)
             for parameter, topic in topics.items()
             if topic.watermark is not None
         },
-    )
+    ).with_own(operators)
 
 
 def source_names(topics: Mapping[str, Topic]) -> dict[str, str]:

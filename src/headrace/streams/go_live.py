@@ -36,6 +36,7 @@ from headrace.config import StreamsConfig, failpoints_to_arm
 from headrace.errors import ConfigError, FaultError, PipelineError
 from headrace.failpoints import arm_all
 from headrace.streams.admin import ANSWER_S_MAX, Cluster, ensure_topics, identify
+from headrace.streams.building import build_stream
 from headrace.streams.checkpoint import checkpoint_path, lock_checkpoint
 from headrace.streams.circumstances import targets
 from headrace.streams.client_options import portable_options
@@ -46,7 +47,7 @@ from headrace.streams.origin import keep_origin
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan, make_plan
 from headrace.streams.progress_log import Offsets, has_batch, read_progress_log
-from headrace.streams.queries import Queries, build_stream, written_rows
+from headrace.streams.queries import Queries, written_rows
 from headrace.streams.replay_note import ReplayNote, note_path, read_note, remove_note, write_note
 from headrace.streams.session import start_session, stop_session
 from headrace.streams.sinks.context import WriteContext, read_query_id
@@ -197,7 +198,8 @@ class GoLive:
         sources = plan.sources[self.pipeline.name]
         frames = {parameter: read_stream(session, topic, reader) for parameter, topic in sources.items()}
         try:
-            return written_rows(self.pipeline, build_stream(self.pipeline, frames)).schema
+            rows, _ = build_stream(self.pipeline, frames, self.config)
+            return written_rows(self.pipeline, rows).schema
         except AnalysisException as error:
             raise PipelineError(f"pipeline {self.pipeline.name} can't run: {first_line(error)}") from error
 

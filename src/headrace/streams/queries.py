@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from pyspark.errors import AnalysisException, StreamingQueryException
@@ -22,23 +23,27 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.config import StreamsConfig
 from headrace.errors import HeadraceError, PipelineError, PipelineFailed
-from headrace.streams.admin import ask_partition_counts, ask_starts
+from headrace.streams.admin import ask_partition_counts, ask_starts, ensure_topics
+from headrace.streams.building import build_stream
 from headrace.streams.check import keep_plan
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
-from headrace.streams.client_options import kafka_options, portable_options
+from headrace.streams.client_options import portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, has_grown, realtime_refusal
 from headrace.streams.given_up import clear_given_up_state, note_given_up
 from headrace.streams.pipeline import Pipeline, Target
-from headrace.streams.plan import Plan
+from headrace.streams.plan import DEAD_LETTERS_PARTITION_COUNT, Plan
 from headrace.streams.progress import Progress, parse_progress
 from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.session import JAVA_GONE, log_path
-from headrace.streams.sinks.connection import BUFFER_BYTES, REQUEST_BYTES_MAX
+from headrace.streams.side_files import SideFiles
 from headrace.streams.sinks.context import WriteContext, read_query_id
 from headrace.streams.sinks.foreach_batch import ForeachBatch, Write
+from headrace.streams.sinks.plain_topic import PlainTopicWriter, producer_options
 from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.side_rows import SideOutput, with_side_outputs
 from headrace.streams.sinks.table_rows import table_rows
+from headrace.streams.sinks.topics import TopicWriter
 from headrace.streams.sinks.writers import check_installed, table_writer, topic_writer
 from headrace.streams.source import Reader, read_dead_letters, read_stream
 from headrace.streams.starts import Starts, settle_starts
@@ -206,24 +211,36 @@ class Queries:
             frames = {
                 parameter: read_stream(self.session, topic, reader) for parameter, topic in sources.items()
             }
-            rows = build_stream(pipeline, frames)
-            plan = describe_rows(rows, frames, sources, self.config)
+            rows, built = build_stream(pipeline, frames, self.config)
+            plan = describe_rows(rows, frames, sources, self.config, built.operators)
             keep_plan(self.config, pipeline, plan, realtime=self.realtime)
-            self._write_result(pipeline, rows)
+            self._write_result(pipeline, rows, built.side_topics)
 
-    def _write_result(self, pipeline: Pipeline[Any], rows: DataFrame) -> None:
+    def _write_result(
+        self, pipeline: Pipeline[Any], rows: DataFrame, side_topics: Mapping[str, Topic]
+    ) -> None:
         name, target = pipeline.name, pipeline.writes
         if self.realtime and not isinstance(target, Topic):
             raise PipelineError(
                 f"pipeline {name} writes the table {target.name}, which real-time mode can't: run it without "
                 "--realtime, in micro-batches, or write a topic"
             )
-        self._write(name, written_rows(pipeline, rows), target)
+        if side_topics:
+            ensure_topics(self.config, dict.fromkeys(_names(side_topics), DEAD_LETTERS_PARTITION_COUNT))
+        self._write(name, written_rows(pipeline, rows), target, side_topics=side_topics)
 
     def _reader(self, query: str) -> Reader:
         return Reader(name=query, config=self.config, starts=self._starts[query], realtime=self.realtime)
 
-    def _write(self, name: str, rows: DataFrame, target: Target, *, every: str = "0 seconds") -> None:
+    def _write(
+        self,
+        name: str,
+        rows: DataFrame,
+        target: Target,
+        *,
+        every: str = "0 seconds",
+        side_topics: Mapping[str, Topic] = MappingProxyType({}),
+    ) -> None:
         checkpoint = checkpoint_path(self.config, name)
         clear_unfinished_writes(checkpoint)
         clear_given_up_state(checkpoint)
@@ -235,15 +252,10 @@ class Queries:
             .outputMode("update")
         )
         guarantee = self.config.guarantee_of(realtime=self.realtime)
-        if guarantee == "at-least-once" and isinstance(target, Topic):
-            writer = (
-                writer.format("kafka")
-                .options(**kafka_options(self.config))
-                .option("kafka.max.request.size", REQUEST_BYTES_MAX)
-                .option("kafka.buffer.memory", BUFFER_BYTES)
-            )
+        if guarantee == "at-least-once" and isinstance(target, Topic) and not side_topics:
+            writer = writer.format("kafka").options(**producer_options(self.config))
         else:
-            self._batches[name] = ForeachBatch(lambda: self._open(name, target))
+            self._batches[name] = ForeachBatch(lambda: self._open(name, target, side_topics))
             writer = writer.foreachBatch(self._batches[name])
         if self.realtime:
             batch = f"{self.config.realtime_batch_s} seconds"
@@ -254,13 +266,26 @@ class Queries:
             writer = writer.trigger(processingTime=every)
         self.running[name] = writer.start()
 
-    def _open(self, query: str, target: Target) -> tuple[Write, Callable[[], None]]:
+    def _open(
+        self, query: str, target: Target, side_topics: Mapping[str, Topic]
+    ) -> tuple[Write, Callable[[], None]]:
         context = self._context(query)
+        checkpoint = checkpoint_path(self.config, query)
+        side_outputs = []
+        for operator, topic in side_topics.items():
+            own = replace(context, pipeline=f"{query}.{operator}")
+            files, open_writer = SideFiles.of(checkpoint, operator), partial(self._topic_writer, topic, own)
+            side_outputs.append(SideOutput(files=files, open_writer=open_writer))
         if isinstance(target, Topic):
-            topic = topic_writer(target, context)
-            return topic.write_records, topic.close
+            main = self._topic_writer(target, context)
+            return with_side_outputs(main.write_records, main.close, side_outputs)
         table = table_writer(target, context)
-        return table.write, table.close
+        return with_side_outputs(table.write, table.close, side_outputs)
+
+    def _topic_writer(self, topic: Topic, context: WriteContext) -> TopicWriter | PlainTopicWriter:
+        if context.guarantee == "at-least-once":
+            return PlainTopicWriter(topic, context.pipeline, producer_options(self.config))
+        return topic_writer(topic, context)
 
     def _context(self, query: str) -> WriteContext:
         checkpoint = checkpoint_path(self.config, query)
@@ -323,15 +348,8 @@ class Queries:
         return replace(report, output_row_count=written)
 
 
-def build_stream(pipeline: Pipeline[Any], frames: Mapping[str, DataFrame]) -> DataFrame:
-    """What the pipeline makes of streams."""
-    rows = pipeline.build(frames)
-    if not rows.isStreaming:
-        raise PipelineError(
-            f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
-            "reads: make it from its parameters"
-        )
-    return rows
+def _names(topics: Mapping[str, Topic]) -> Iterator[str]:
+    return (topic.name for topic in topics.values())
 
 
 def written_rows(pipeline: Pipeline[Any], rows: DataFrame) -> DataFrame:

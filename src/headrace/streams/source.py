@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 from headrace.config import StreamsConfig
 from headrace.streams.client_options import kafka_options
+from headrace.streams.event_time import spark_delay
 from headrace.streams.formats import refused, rows
 from headrace.streams.sinks.records import same_for_all
 from headrace.streams.starts import Starts, starting_offsets
@@ -29,9 +30,11 @@ class Reader:
 def read_stream(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
     """The topic's rows as they come: the columns of its format and `_kafka`."""
     decoded = rows(_records(session, topic, reader), topic)
-    if topic.event_time is not None and topic.watermark is not None:
-        return decoded.withWatermark(topic.event_time, topic.watermark)
-    return decoded
+    if topic.event_time is None or topic.watermark is None:
+        return decoded
+    # For Spark's own operators; ours find how long to wait in what the column is marked with.
+    delay = spark_delay(topic.watermark)
+    return decoded if delay is None else decoded.withWatermark(topic.event_time, delay)
 
 
 def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
@@ -24,13 +25,13 @@ def static(session: SparkSession, topic: Topic, rows: Iterable[Mapping[str, Any]
 
     A mapping is written as JSON; text and bytes are the record's value as it is. They are read by the topic's
     schema or format, exactly as live ones are: a row that would be a dead letter is missing here too. All
-    records have the same timestamp.
+    records have the same timestamp, so that none is ahead of the moment at which it was written.
     """
     records: list[tuple[Any, ...]] = [
         (None, bytearray(_encode(row)), topic.name, 0, offset, _FIRST_TIMESTAMP, [])
         for offset, row in enumerate(rows)
     ]
-    return formats.rows(session.createDataFrame(records, _RECORD), topic)
+    return formats.rows(session.createDataFrame(records, _RECORD), replace(topic, max_ahead=None))
 
 
 def _encode(row: Mapping[str, Any] | str | bytes) -> bytes:

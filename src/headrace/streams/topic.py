@@ -28,6 +28,8 @@ from typing import Final, Literal, get_args
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError
 from headrace.streams.schema import schema_ddl
+from headrace.streams.time.durations import delay_us
+from headrace.streams.time.policies import Policy
 
 METADATA_COLUMN: Final = "_kafka"
 VALUE_COLUMN: Final = "value"
@@ -57,8 +59,11 @@ class Topic:
     """The column that becomes the record's key when the topic is written."""
     event_time: str | None = None
     """The column that holds the time at which a row's event happened."""
-    watermark: str | None = None
-    """How long to wait for late rows, such as `30 seconds`."""
+    watermark: str | Policy | None = None
+    """How long to wait for late rows, such as `30 seconds`, or by which policy."""
+    max_ahead: str | None = None
+    """How far event times may lie behind the moment at which their record was written, such as `1 hour`; a
+    record that is further ahead is a dead letter. None for as far as they like."""
     start: Start = field(default="earliest", hash=False)
     """Where a pipeline that has no checkpoint yet starts to read."""
     partitions: int | None = None
@@ -92,6 +97,14 @@ class Topic:
             raise ConfigError(
                 f"topic {self.name} has a watermark but no event_time: name the column that it is measured by"
             )
+        if self.max_ahead is not None:
+            if self.event_time is None:
+                raise ConfigError(
+                    f"topic {self.name} has max_ahead but no event_time: name the column that it is about"
+                )
+            delay_us(self.max_ahead, f"topic {self.name}: max_ahead")
+        if isinstance(self.watermark, str):
+            delay_us(self.watermark, f"topic {self.name}: watermark")
         if self.event_time is not None and self.schema is None:
             raise ConfigError(f"topic {self.name} has an event_time but no schema: give the schema as well")
 
@@ -143,6 +156,8 @@ class Topic:
     def dead_letters_query(self) -> str:
         """The name of the query that takes them there: another schema leaves others, so it is part of it."""
         described = f"{self.name} {' '.join((self.schema or self.format).split())}"
+        if self.max_ahead is not None:
+            described += f" {self.event_time} at most {self.max_ahead} ahead"
         digest = hashlib.sha256(described.encode()).hexdigest()[:8]
         return f"{self.dead_letters[:_QUERY_STEM_LENGTH_MAX]}-{digest}"
 
@@ -154,7 +169,8 @@ def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
     format: Format = "json",  # noqa: A002 - what Spark calls it as well
     key: str | None = None,
     event_time: str | None = None,
-    watermark: str | None = None,
+    watermark: str | Policy | None = None,
+    max_ahead: str | None = None,
     start: Start = "earliest",
     partitions: int | None = None,
     max_records_per_batch: int | None = None,
@@ -164,6 +180,11 @@ def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
     The schema of a topic of JSON objects is Spark's DDL or a dataclass. A column that is `not null`, as a
     field without `| None` is, is required: a record without it is a dead letter, as is one that is no JSON
     object or has a value that does not fit its column.
+
+    `event_time` names the column that says when a row's event happened. `watermark` is how long to wait for
+    late rows: `30 seconds`, or a policy such as `hr.bounded("30 seconds", idle_after="5 minutes")`. With
+    `max_ahead`, a record whose event lies further in the future than that, as a clock that is wrong makes
+    it, is a dead letter: it would have all others be late.
     """
     names = (name,) if isinstance(name, str) else tuple(name)
     if not names:
@@ -176,6 +197,7 @@ def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
         key=key,
         event_time=event_time,
         watermark=watermark,
+        max_ahead=max_ahead,
         start=start,
         partitions=partitions,
         max_records_per_batch=max_records_per_batch,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from headrace.streams.plans.lineage import Lineage, output_of, trace
@@ -39,6 +39,7 @@ OPERATORS: Final = {
     "TransformWithStateInPySpark": "transformWithState",
 }
 """Operators that keep state, by Spark's name, as a user writes them."""
+OWN_STATE: Final = "transformWithState"
 _DIGEST: Final = "sha256:"
 _KEY_FIELDS: Final = ("groupingExpressions", "keys", "groupingAttributes", "condition")
 
@@ -79,6 +80,15 @@ class Description:
     def drops_late_rows(self) -> bool:
         """Whether an operator may leave rows out that come behind the watermark."""
         return any(_drops_late_rows(operator, self.watermarks) for operator in self.operators)
+
+    def with_own(self, operators: Sequence[Operator]) -> Description:
+        """The same, in which operators that keep their state in Python are as they describe themselves.
+
+        To Spark, each is a function that keeps bytes. They come in the order of the plan.
+        """
+        described = iter(operators)
+        known = [next(described, each) if each.kind == OWN_STATE else each for each in self.operators]
+        return replace(self, operators=tuple(known))
 
     def to_json(self) -> dict[str, Any]:
         """As it is kept."""
@@ -156,8 +166,9 @@ def _is_streaming(node: Node) -> bool:
 
 
 def _is_stateful(node: Node) -> bool:
-    """A join keeps state only if both of its sides are streams."""
-    return node.kind in OPERATORS and all(_is_streaming(child) for child in node.children)
+    """A join keeps state only if both of its sides are streams; state that others begin with is none."""
+    of_children = all if node.kind == "Join" else any
+    return node.kind in OPERATORS and of_children(_is_streaming(child) for child in node.children)
 
 
 def _operator(node: Node, lineage: Lineage, sides: Sequence[Node]) -> Operator:

@@ -97,8 +97,8 @@ def cumulative(size: Duration, *, step: Duration, offset: Duration = "0 seconds"
     return Cumulative(size_us=size_us, step_us=step_us, offset_us=offset_us(offset, "offset"))
 
 
-def session(gap: Duration) -> Session:
-    """Windows of events of a key that are less than `gap` apart: `session("30 minutes")`."""
+def session_window(gap: Duration) -> Session:
+    """Windows of events of a key that are less than `gap` apart: `session_window("30 minutes")`."""
     return Session(gap_us=duration_us(gap, "gap"))
 
 
@@ -110,3 +110,19 @@ def sliding(size: Duration) -> Sliding:
 def global_window() -> GlobalWindow:
     """One window for all time; give it a trigger, such as `each(rows=100)`."""
     return GlobalWindow()
+
+
+def kind_text(kind: Kind) -> str:
+    """In words: `tumbling window of 1 minute`, `hopping window of 10 minutes every 1 minute`."""
+    if isinstance(kind, GlobalWindow):
+        return "global window"
+    if isinstance(kind, Session):
+        return f"session window with gaps of {duration_text(kind.gap_us)}"
+    text = f"{type(kind).__name__.lower()} window of {duration_text(kind.size_us)}"
+    if isinstance(kind, Sliding):
+        return text
+    if isinstance(kind, Hopping):
+        text += f" every {duration_text(kind.every_us)}"
+    if isinstance(kind, Cumulative):
+        text += f" in steps of {duration_text(kind.step_us)}"
+    return f"{text} from {duration_text(kind.offset_us)}" if kind.offset_us else text

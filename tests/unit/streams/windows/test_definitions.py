@@ -17,7 +17,7 @@ from headrace.streams.windows.kinds import (
     cumulative,
     global_window,
     hopping,
-    session,
+    session_window,
     sliding,
     tumbling,
 )
@@ -41,7 +41,7 @@ def test_kinds_of_window_are_values_in_microseconds() -> None:
     assert tumbling("1 minute", offset="-1 minute") == Tumbling(size_us=MINUTE_US, offset_us=-MINUTE_US)
     assert hopping("2 minutes", every="1 minute") == Hopping(size_us=2 * MINUTE_US, every_us=MINUTE_US)
     assert cumulative("2 minutes", step="1 minute") == Cumulative(size_us=2 * MINUTE_US, step_us=MINUTE_US)
-    assert session("1 minute") == Session(gap_us=MINUTE_US)
+    assert session_window("1 minute") == Session(gap_us=MINUTE_US)
     assert sliding("1 minute") == Sliding(size_us=MINUTE_US)
     assert global_window() == GlobalWindow()
 
@@ -72,7 +72,7 @@ def test_triggers_are_values() -> None:
     [
         (lambda: hopping("1 minute", every="2 minutes"), "would leave events in no window"),
         (lambda: cumulative("1 hour", step="25 minutes"), "let the size be a multiple of the step"),
-        (lambda: session("0 seconds"), "gap is '0 seconds'"),
+        (lambda: session_window("0 seconds"), "gap is '0 seconds'"),
         (lambda: sliding("-1 second"), "size is '-1 second'"),
         (lambda: side_output(""), "the topic of late rows is ''"),
         (lambda: update(within="0 seconds"), "within is '0 seconds'"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import PipelineError
 from headrace.streams.time.policies import bounded
 from headrace.streams.windows.exact import Count, Sum
-from headrace.streams.windows.kinds import session
+from headrace.streams.windows.kinds import session_window
 from headrace.streams.windows.late import LatePolicy, Update, drop, side_output, update, within_us
 from headrace.streams.windows.quantiles import percentile
 from headrace.streams.windows.sessions import SessionWindows
@@ -35,7 +35,7 @@ def sessions(late: LatePolicy = drop, trigger: Trigger | None = None) -> Session
     return SessionWindows(
         by=("key",),
         time="at",
-        kind=session(f"{GAP} seconds"),
+        kind=session_window(f"{GAP} seconds"),
         aggregates=(
             Count(name="count"),
             Sum(name="total", column="amount"),
@@ -249,7 +249,7 @@ def test_a_session_without_keys_is_one_of_all_rows(kit: Any) -> None:
     logic = SessionWindows(
         by=(),
         time="at",
-        kind=session("6 seconds"),
+        kind=session_window("6 seconds"),
         aggregates=(Count(name="count"),),
         watermark=bounded("0 seconds"),
         late=drop,

@@ -1,0 +1,78 @@
+"""What operators are told, and tell, while a pipeline's DataFrame is being built for a stream.
+
+An operator with state of its own is more than Spark's plan shows: Python functions keep what it counts, and
+rows that come too late leave it by another way than its results. So whoever builds a pipeline opens a
+`Building`, in which operators note what they keep and where such rows go. In batch, and where somebody
+builds a query by hand, there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.config import StreamsConfig
+from headrace.errors import PipelineError
+from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.pipeline import Pipeline
+from headrace.streams.plans import Operator
+from headrace.streams.topic import Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(slots=True, kw_only=True)
+class Building:
+    """A pipeline that is being built. Belongs to one thread."""
+
+    pipeline: str
+    checkpoint: Path
+    operators: list[Operator] = field(default_factory=list)
+    """What keeps state in Python, in the order in which it was built."""
+    side_topics: dict[str, Topic] = field(default_factory=dict)
+    """By the name of an operator: the topic of the rows that are not among its results."""
+
+    def name_operator(self, name: str) -> str:
+        """Add an operator; the second one of a kind gets a number, in the order of the function's lines."""
+        taken = sum(each == name or each.startswith(f"{name}-") for each in self._names)
+        unique = name if not taken else f"{name}-{taken + 1}"
+        self._names.append(unique)
+        return unique
+
+    _names: list[str] = field(default_factory=list)
+
+
+_current: ContextVar[Building | None] = ContextVar("building", default=None)
+
+
+def build_stream(
+    pipeline: Pipeline[Any], frames: Mapping[str, DataFrame], config: StreamsConfig
+) -> tuple[DataFrame, Building]:
+    """What the pipeline makes of streams, and what its operators have noted."""
+    building = Building(pipeline=pipeline.name, checkpoint=checkpoint_path(config, pipeline.name))
+    token = _current.set(building)
+    try:
+        rows = pipeline.build(frames)
+    finally:
+        _current.reset(token)
+    if not rows.isStreaming:
+        raise PipelineError(
+            f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
+            "reads: make it from its parameters"
+        )
+    return rows, building
+
+
+def current_building(operator: str) -> Building:
+    """The pipeline that is being built; raise if there is none, because the operator needs it."""
+    found = _current.get()
+    if found is None:
+        raise PipelineError(
+            f"{operator}: a stream with it runs only as a pipeline, because its late rows need a place and "
+            "its state a checkpoint: mark the function with @hr.pipeline(writes=...) and use headrace run"
+        )
+    return found

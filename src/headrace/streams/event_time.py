@@ -1,0 +1,89 @@
+"""How a DataFrame says which of its columns is the event time, and how long to wait for late rows.
+
+Both are kept in the column's metadata, which Spark carries along through filters and projections, as it does
+with its own watermark. So operators find them without being told again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import TimestampNTZType, TimestampType
+
+from headrace.errors import PipelineError
+from headrace.streams.time.durations import duration_text
+from headrace.streams.time.policies import Adaptive, Bounded, Policy, bounded, from_json, to_json
+
+EVENT_TIME_KEY: Final = "headrace.watermark"
+"""In a column's metadata: it is the event time; with the watermark's JSON, or empty."""
+_SPARK_KEY: Final = "spark.watermarkDelayMs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTime:
+    """A column of event time."""
+
+    column: str
+    watermark: Policy | None
+    """None if nobody has said how long to wait."""
+
+
+def mark_event_time(rows: DataFrame, column: str, watermark: str | Policy | None) -> DataFrame:
+    """Say which column is the event time."""
+    policy = "" if watermark is None else to_json(_policy(watermark))
+    return rows.withMetadata(column, {**rows.schema[column].metadata, EVENT_TIME_KEY: policy})
+
+
+def find_event_time(
+    rows: DataFrame, operator: str, column: str | None, watermark: str | Policy | None
+) -> EventTime:
+    """The event time that was asked for, or else the one that the rows are marked with."""
+    name = column if column is not None else _marked(rows, operator)
+    if name not in rows.columns:
+        raise PipelineError(f"{operator}: event_time is {name!r}, which is none of {', '.join(rows.columns)}")
+    kind = rows.schema[name].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise PipelineError(f"{operator}: event_time {name} is {kind.simpleString()}; use a timestamp")
+    policy = _policy(watermark) if watermark is not None else _watermark_of(rows, name)
+    return EventTime(column=name, watermark=policy)
+
+
+def spark_delay(watermark: str | Policy) -> str | None:
+    """How long Spark's own operators are to wait; None if its watermark can't express that."""
+    policy = _policy(watermark)
+    if isinstance(policy, Bounded):
+        return duration_text(policy.delay_us)
+    return duration_text(policy.at_most_us) if isinstance(policy, Adaptive) else None
+
+
+def watermark_text(watermark: str | Policy) -> str:
+    """The watermark as it is noted down with a checkpoint."""
+    return watermark if isinstance(watermark, str) else to_json(watermark)
+
+
+def _policy(watermark: str | Policy) -> Policy:
+    return bounded(watermark) if isinstance(watermark, str) else watermark
+
+
+def _marked(rows: DataFrame, operator: str) -> str:
+    marked = [
+        field.name for field in rows.schema.fields if {EVENT_TIME_KEY, _SPARK_KEY} & field.metadata.keys()
+    ]
+    if len(marked) == 1:
+        return marked[0]
+    problem = f"{', '.join(marked)} all are" if marked else "none of the columns is"
+    raise PipelineError(
+        f"{operator}: {problem} known as the event time: say event_time=..., or describe the topic with "
+        'hr.topic(..., event_time="...", watermark="30 seconds")'
+    )
+
+
+def _watermark_of(rows: DataFrame, column: str) -> Policy | None:
+    metadata: dict[str, Any] = rows.schema[column].metadata
+    if told := metadata.get(EVENT_TIME_KEY):
+        return from_json(told)
+    if _SPARK_KEY in metadata:
+        return bounded(f"{metadata[_SPARK_KEY]} milliseconds")
+    return None

@@ -1,0 +1,71 @@
+"""Write what has left an operator beside its results: after the results of the same batch, once each.
+
+See side_files.py for how the rows come here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.failpoints import hit
+from headrace.streams.side_files import SideFiles
+from headrace.streams.sinks.foreach_batch import Write
+
+
+class RowWriter(Protocol):
+    """Writes rows of a batch to a topic."""
+
+    def write(self, rows: DataFrame, batch_id: int) -> int | None:
+        """Write them, unless they were written before."""
+
+    def close(self) -> None:
+        """Let go of what an interrupted write has left open."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SideOutput:
+    """One operator's rows beside its results, and what writes them."""
+
+    files: SideFiles
+    open_writer: Callable[[], RowWriter]
+    """Called when there are rows for the first time."""
+    _writer: RowWriter | None = field(default=None, init=False)
+
+    def write(self, session: SparkSession, batch_id: int) -> None:
+        """Write the batch's rows, and forget those of earlier batches."""
+        parts = self.files.parts(batch_id)
+        if parts:
+            if self._writer is None:
+                self._writer = self.open_writer()
+            rows = session.read.parquet(*(part.as_uri() for part in parts))
+            self._writer.write(rows, batch_id)
+        hit("pipeline.side.written")
+        self.files.forget_all_but(batch_id)
+
+    def close(self) -> None:
+        """Let go of what an interrupted write has left open."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def with_side_outputs(
+    write: Write, close: Callable[[], None], outputs: Sequence[SideOutput]
+) -> tuple[Write, Callable[[], None]]:
+    """Write batches as `write` does, and what has left operators beside their results after that."""
+
+    def write_all(rows: DataFrame, batch_id: int) -> int | None:
+        row_count = write(rows, batch_id)
+        for output in outputs:
+            output.write(rows.sparkSession, batch_id)
+        return row_count
+
+    def close_all() -> None:
+        close()
+        for output in outputs:
+            output.close()
+
+    return write_all, close_all

@@ -1,0 +1,150 @@
+"""Windows on Spark. Each kind is compared with a naive reference elsewhere; here is what Spark adds."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+import headrace.streams as hr
+from headrace.errors import PipelineError
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
+SCHEMA = "tx_id string not null, card_id string, amount double, at timestamp"
+
+transactions = hr.topic(
+    "transactions",
+    schema=SCHEMA,
+    key="card_id",
+    event_time="at",
+    watermark="10 seconds",
+    max_ahead="1 day",
+    partitions=1,
+)
+late = hr.topic("transactions.late")
+
+
+def transaction(number: int, card: str | None, second: float, amount: float = 1.0) -> dict[str, object]:
+    return {"tx_id": str(number), "card_id": card, "amount": amount, "at": START + timedelta(seconds=second)}
+
+
+def minute(number: int) -> dict[str, str]:
+    begin = START + timedelta(minutes=number)
+    return {"start": written(begin), "end": written(begin + timedelta(minutes=1))}
+
+
+def written(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def result(
+    card: str | None, window: int, count: int, total: float, firing: str = "on_time"
+) -> dict[str, object]:
+    return {"card_id": card, "window": minute(window), "count": count, "total": total, "firing": firing}
+
+
+@hr.pipeline(writes=hr.topic("card-minutes", key="card_id"))
+def card_minutes(transactions: DataFrame) -> DataFrame:
+    return hr.window(
+        transactions.where("amount >= 0"),
+        hr.tumbling("1 minute"),
+        by="card_id",
+        late=hr.side_output("transactions.late"),
+    ).agg(F.count("*").alias("count"), F.sum(F.col("amount") * 2).alias("total"))
+
+
+@hr.pipeline(writes=hr.topic("card-minutes", key="card_id"))
+def five_minutes(transactions: DataFrame) -> DataFrame:
+    return hr.window(transactions, hr.tumbling("5 minutes"), by="card_id").agg(
+        F.count("*").alias("count"), F.sum("amount").alias("total")
+    )
+
+
+def late_row(row: dict[str, object], **told: object) -> dict[str, object]:
+    moment = row["at"]
+    return {**row, "at": written(moment) if isinstance(moment, datetime) else None, **told}
+
+
+def test_windows_come_once_and_late_rows_go_to_their_topic_whatever_step_crashes(
+    headrace_pipeline: Any,
+) -> None:
+    script = headrace_pipeline(card_minutes)
+    timeless = {**transaction(5, "a", 0), "at": None}
+    script.add(
+        transactions, transaction(1, "a", 10, 2.0), transaction(2, "b", 20), transaction(3, "a", 50, 3.0)
+    )
+    script.add(transactions, transaction(4, None, 55), timeless)
+    script.expect()
+    no_time = {"window": None, "late_by_ms": None, "watermark": None, "reason": "no event time"}
+    script.expect(late_row(timeless, **no_time), topic=late)
+
+    # The watermark is 65 seconds after the start now, and a row that completes a window fires it at once.
+    script.add(transactions, transaction(6, "a", 75))
+    script.crash("pipeline.written")
+    script.expect(result("a", 0, 2, 10.0), result("b", 0, 1, 2.0), result(None, 0, 1, 2.0))
+
+    behind = transaction(7, "a", 30)
+    script.add(transactions, behind)
+    script.crash("pipeline.task.committed")
+    script.crash("pipeline.side.written")
+    script.expect()
+    watermark = written(START + timedelta(seconds=65))
+    told = {"window": minute(0), "late_by_ms": 5_000, "watermark": watermark, "reason": "late"}
+    script.expect(late_row(behind, **told), topic=late)
+
+    with pytest.raises(PipelineError, match="tumbling window of 1 minute by card_id is gone"):
+        script.restart(five_minutes)
+
+
+def test_a_batch_gives_what_the_stream_gives_in_the_end(spark: SparkSession) -> None:
+    rows = [transaction(number, card, 7 * number) for number, card in enumerate("abcab" * 10)]
+    results = card_minutes(hr.static(spark, transactions, rows)).collect()
+    found = {(row["card_id"], row["window"]["start"].minute): row["count"] for row in results}
+    expected: dict[tuple[str, int], int] = {}
+    for number, card in enumerate("abcab" * 10):
+        place = (card, 7 * number // 60)
+        expected[place] = expected.get(place, 0) + 1
+    assert found == expected
+    assert {row["firing"] for row in results} == {"on_time"}
+
+
+def test_an_event_from_the_future_is_a_dead_letter(headrace_pipeline: Any) -> None:
+    script = headrace_pipeline(card_minutes)
+    ahead = {**transaction(1, "a", 0), "at": datetime.now(UTC) + timedelta(days=2)}
+    script.add(transactions, ahead, transaction(2, "a", 1), transaction(3, "a", 80))
+    script.expect(result("a", 0, 1, 2.0))
+    cause = "at lies more than 86400 s after the record was written"
+    script.expect_dead_letters(transactions, {"value": encoded(ahead), "cause": cause})
+
+
+def encoded(row: dict[str, object]) -> str:
+    return json.dumps({**row, "at": written(cast("datetime", row["at"]))})
+
+
+def test_any_aggregate_of_sparks_is_computed_by_sparks_windows(spark: SparkSession) -> None:
+    rows = hr.static(spark, transactions, [transaction(1, "a", 1, 2.0), transaction(2, "a", 2, 4.0)])
+    windows = hr.window(rows, hr.tumbling("1 minute"), by="card_id")
+    (found,) = windows.agg(F.collect_list("amount").alias("amounts")).collect()
+    assert (found["card_id"], found["amounts"], found["firing"]) == ("a", [2.0, 4.0], "on_time")
+    with pytest.raises(PipelineError, match="Spark's own windows, which are tumbling or hopping"):
+        hr.window(rows, hr.session_window("1 minute"), by="card_id").agg(F.collect_list("amount"))
+
+
+def test_what_is_asked_wrongly_is_refused_with_what_to_do(spark: SparkSession) -> None:
+    rows = hr.static(spark, transactions, [transaction(1, "a", 1)])
+    with pytest.raises(PipelineError, match="no column 'card' among tx_id, card_id"):
+        hr.window(rows, hr.tumbling("1 minute"), by="card")
+    with pytest.raises(PipelineError, match="none of the columns is known as the event time: say event_time"):
+        hr.window(rows.drop("at"), hr.tumbling("1 minute"), by="card_id")
+    with pytest.raises(PipelineError, match="event_time amount is double; use a timestamp"):
+        hr.window(rows, hr.tumbling("1 minute"), by="card_id", event_time="amount")
+    with pytest.raises(PipelineError, match="given nothing to compute"):
+        hr.window(rows, hr.tumbling("1 minute"), by="card_id").agg()
+    with pytest.raises(PipelineError, match="two columns of its result are called card_id"):
+        hr.window(rows, hr.tumbling("1 minute"), by="card_id").agg(F.count("*").alias("card_id"))
