@@ -296,6 +296,13 @@ def test_state_does_not_grow_with_time() -> None:
     assert all(step.state[name].num_rows <= 4 for step in made for name in (KEYS, PANES, OPEN))
 
 
+def test_open_windows_stay_with_their_keys_when_other_keys_are_forgotten() -> None:
+    logic = windows(tumbling("10 seconds"), trigger=early(rows=2))
+    first, second = steps(logic, batch(("gone", 1, 1), ("ann", 25, 2)), batch(("ann", 26, 4)))
+    assert first.state[KEYS].column("card").to_pylist() == ["ann"]
+    assert shown(second) == ["ann [20, 30) 2 6 early"]
+
+
 def test_every_bucket_tells_the_watermark() -> None:
     first, second = steps(windows(tumbling("10 seconds")), batch(("ann", None, 1)), batch(("ann", 25, 1)))
     assert first.gauges == {}
