@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NoReturn
 from headrace.errors import SetupError
 
 if TYPE_CHECKING or find_spec("pyspark") is not None:
+    from headrace.streams.deduplicate import deduplicate
     from headrace.streams.keyed.vectorised import EventTime
     from headrace.streams.keyed_state import keyed, vectorised
     from headrace.streams.pipeline import Pipeline, pipeline
@@ -31,6 +32,7 @@ if TYPE_CHECKING or find_spec("pyspark") is not None:
     from headrace.streams.static import static
     from headrace.streams.table import DeltaTable, PostgresTable, delta_table, postgres_table
     from headrace.streams.time.policies import adaptive, bounded, perfect
+    from headrace.streams.top import top
     from headrace.streams.topic import Topic, topic
     from headrace.streams.window import Windowed, window
     from headrace.streams.windows.kinds import (
@@ -42,6 +44,9 @@ if TYPE_CHECKING or find_spec("pyspark") is not None:
         tumbling,
     )
     from headrace.streams.windows.late import drop, side_output, update
+    from headrace.streams.windows.quantiles import percentile, percentiles
+    from headrace.streams.windows.rank import greatest_rows
+    from headrace.streams.windows.sketches import approximate_distinct, heavy_hitters
     from headrace.streams.windows.triggers import each, early, on_time
 else:
 
@@ -59,17 +64,23 @@ __all__ = [
     "Topic",
     "Windowed",
     "adaptive",
+    "approximate_distinct",
     "bounded",
     "cumulative",
+    "deduplicate",
     "delta_table",
     "drop",
     "each",
     "early",
     "global_window",
+    "greatest_rows",
+    "heavy_hitters",
     "hopping",
     "idempotent",
     "keyed",
     "on_time",
+    "percentile",
+    "percentiles",
     "perfect",
     "pipeline",
     "postgres_table",
@@ -79,6 +90,7 @@ __all__ = [
     "side_output",
     "sliding",
     "static",
+    "top",
     "topic",
     "tumbling",
     "update",

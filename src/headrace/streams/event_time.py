@@ -14,7 +14,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from headrace.errors import PipelineError
 from headrace.streams.time.durations import duration_text
-from headrace.streams.time.policies import Adaptive, Bounded, Policy, bounded, from_json, to_json
+from headrace.streams.time.policies import Adaptive, Bounded, Policy, bounded, from_json, perfect, to_json
 
 EVENT_TIME_KEY: Final = "headrace.watermark"
 """In a column's metadata: it is the event time; with the watermark's JSON, or empty."""
@@ -28,6 +28,19 @@ class EventTime:
     column: str
     watermark: Policy | None
     """None if nobody has said how long to wait."""
+    operator: str
+    """Who asks."""
+
+    def policy(self, rows: DataFrame) -> Policy:
+        """How long to wait for late rows; in batch, until the end."""
+        if not rows.isStreaming:
+            return perfect()
+        if self.watermark is None:
+            raise PipelineError(
+                f"{self.operator}: how long to wait for late rows by {self.column} is not known, so state "
+                'would be kept for ever: describe the topic with watermark="30 seconds", or say so here'
+            )
+        return self.watermark
 
 
 def mark_event_time(rows: DataFrame, column: str, watermark: str | Policy | None) -> DataFrame:
@@ -47,7 +60,7 @@ def find_event_time(
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise PipelineError(f"{operator}: event_time {name} is {kind.simpleString()}; use a timestamp")
     policy = _policy(watermark) if watermark is not None else _watermark_of(rows, name)
-    return EventTime(column=name, watermark=policy)
+    return EventTime(column=name, watermark=policy, operator=operator)
 
 
 def spark_delay(watermark: str | Policy) -> str | None:

@@ -13,34 +13,31 @@ Spark's own windows: tumbling and hopping ones, whose results come out whenever 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 from headrace.errors import PipelineError
-from headrace.streams.buckets.logic import LATE, Logic
-from headrace.streams.buckets.operator import BUCKET_COUNT, run_logic
-from headrace.streams.building import current_building
+from headrace.streams.buckets.logic import LATE
+from headrace.streams.buckets.operator import BUCKET_COUNT
 from headrace.streams.event_time import EventTime, find_event_time
-from headrace.streams.plans import Operator, Part
-from headrace.streams.recent import REALTIME_SETTING
-from headrace.streams.recognise import ARGUMENT_PREFIX, Recognised, recognise
-from headrace.streams.side_files import SideFiles
+from headrace.streams.recognise import Recognised, recognise
 from headrace.streams.spark_windows import windows_by_spark
+from headrace.streams.stateful import Stateful
 from headrace.streams.time.policies import Policy, perfect
-from headrace.streams.topic import METADATA_COLUMN, Topic
+from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.windows.aggregate import Aggregate
 from headrace.streams.windows.kinds import GlobalWindow, Kind, kind_text
-from headrace.streams.windows.late import LatePolicy, SideOutput, Update, after_all, drop
+from headrace.streams.windows.late import LatePolicy, SideOutput, after_all, drop
 from headrace.streams.windows.logics import window_logic
 from headrace.streams.windows.triggers import Each, Trigger, on_time
 
-WINDOW_COLUMN: Final = "window"
-FIRING_COLUMN: Final = "firing"
-RETRACTED_COLUMN: Final = "retracted"
-_OWN_COLUMNS: Final = (WINDOW_COLUMN, FIRING_COLUMN, RETRACTED_COLUMN)
+_TITLE: Final = "hr.window"
+_OWN_COLUMNS: Final = ("window", "firing", "retracted")
+_ALL: Final = "_all"
+"""The key of all rows, where they are not grouped by columns."""
 
 
 def window(  # noqa: PLR0913 - each is a property of windows, given by name
@@ -62,150 +59,83 @@ def window(  # noqa: PLR0913 - each is a property of windows, given by name
     that the rows come from, unless they are given here.
     """
     keys = (by,) if isinstance(by, str) else tuple(by)
-    missing = [name for name in keys if name not in rows.columns]
-    if missing:
-        raise PipelineError(f"hr.window: there is no column {missing[0]!r} among {', '.join(rows.columns)}")
+    if not keys:
+        rows, keys = rows.withColumn(_ALL, F.lit(0)), (_ALL,)
     if clash := set(keys).intersection(_OWN_COLUMNS):
-        raise PipelineError(
-            f"hr.window: it makes the columns {', '.join(sorted(clash))} itself; rename yours"
-        )
-    time = None if _has_no_time(kind) else find_event_time(rows, "hr.window", event_time, watermark)
-    return Windowed(
-        rows=rows, kind=kind, by=keys, time=time, late=late, trigger=trigger or on_time(), buckets=buckets
+        raise PipelineError(f"{_TITLE}: it makes the column {min(clash)} itself; rename yours")
+    has_time = not isinstance(kind, GlobalWindow)
+    time = find_event_time(rows, _TITLE, event_time, watermark) if has_time else None
+    stateful = Stateful(
+        title=_TITLE,
+        rows=rows,
+        by=keys,
+        event_time=None if time is None else time.column,
+        buckets=buckets,
     )
-
-
-def _has_no_time(kind: Kind) -> bool:
-    return isinstance(kind, GlobalWindow)
+    return Windowed(stateful=stateful, kind=kind, time=time, late=late, trigger=trigger or on_time())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windowed:
     """Rows in windows. Call `agg`."""
 
-    rows: DataFrame
+    stateful: Stateful
     kind: Kind
-    by: tuple[str, ...]
     time: EventTime | None
     late: LatePolicy | None
     trigger: Trigger
-    buckets: int
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows that are in windows."""
+        return self.stateful.rows
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """What they are grouped by."""
+        return self.stateful.by
 
     def agg(self, *aggregates: Column | Aggregate) -> DataFrame:
         """The aggregates of each window: `F.count("*").alias("count")`, `hr.percentile("ms", 0.99)`, ..."""
         if not aggregates:
-            raise PipelineError("hr.window(...).agg() was given nothing to compute: give an aggregate")
+            raise PipelineError(f"{_TITLE}(...).agg() was given nothing to compute: give an aggregate")
         found = recognise(self.rows, aggregates)
-        if found.unknown:
-            return windows_by_spark(self, aggregates, found.unknown)
+        result = (
+            windows_by_spark(self, aggregates, found.unknown) if found.unknown else self._by_windows(found)
+        )
+        return result.drop(_ALL)
+
+    def _by_windows(self, found: Recognised) -> DataFrame:
         _check_names(self.by, found.aggregates)
-        if self.rows.isStreaming:
-            return self._streaming(found)
-        # Nothing is late in a batch, but the columns must be those of the stream.
-        late = replace(self.late, then=drop) if isinstance(self.late, Update) else drop
-        return self._run(self._prepared(found, keep_all=False), self._logic(found, perfect(), late), "window")
-
-    def _streaming(self, found: Recognised) -> DataFrame:
-        if self.rows.sparkSession.conf.get(REALTIME_SETTING, "false") == "true":
-            raise PipelineError(
-                "hr.window keeps its state in Python, which real-time mode can't run: use hr.recent, or run "
-                "without --realtime, in micro-batches"
-            )
-        building = current_building("hr.window")
-        name = building.name_operator("window")
-        late = self.late or _default(self.kind, building.pipeline)
-        logic = self._logic(found, self._watermark(), late)
-        building.operators.append(self._described(found))
-        rest = after_all(late)
-        side = None
-        if isinstance(rest, SideOutput):
-            building.side_topics[name] = Topic(name=rest.topic, key=self.by[0] if len(self.by) == 1 else None)
-            side = LateRows(files=SideFiles.of(building.checkpoint, name))
-        prepared = self._prepared(found, keep_all=side is not None)
-        return self._run(prepared, logic, name, side)
-
-    def _logic(self, found: Recognised, watermark: Policy, late: LatePolicy) -> Logic:
-        return window_logic(
+        late = drop if self.time is None and self.late is None else self.stateful.late_policy(self.late)
+        logic = window_logic(
             self.kind,
             by=self.by,
-            time=None if self.time is None else self.time.column,
+            time=self.stateful.event_time,
             aggregates=tuple(found.aggregates),
+            watermark=perfect() if self.time is None else self.time.policy(self.rows),
             late=late,
             trigger=self.trigger,
-            watermark=watermark,
         )
-
-    def _watermark(self) -> Policy:
-        if self.time is None:
-            return perfect()
-        if self.time.watermark is None:
-            raise PipelineError(
-                f"hr.window: how long to wait for late rows by {self.time.column} is not known, so no window "
-                'would ever end: describe the topic with watermark="30 seconds", or say so here'
-            )
-        return self.time.watermark
-
-    def _run(self, rows: DataFrame, logic: Logic, name: str, side: LateRows | None = None) -> DataFrame:
-        return run_logic(
-            rows,
-            logic,
-            by=self.by,
-            event_time=None if self.time is None else self.time.column,
-            name=name,
-            buckets=self.buckets,
-            side=side,
-        )
+        rest = after_all(late)
+        kept = {each.name: found.definition(each) for each in found.aggregates}
+        described = self.stateful.described(kind_text(self.kind), kept)
+        rows = self._prepared(found, keep_all=isinstance(rest, SideOutput))
+        return self.stateful.run(rows, logic, described, {LATE: rest})
 
     def _prepared(self, found: Recognised, *, keep_all: bool) -> DataFrame:
         """The rows with the columns that are computed for aggregates; all of them if late ones are kept."""
         made = self.rows.withColumns(found.arguments)
         if keep_all:
             return made
-        wanted = {*self.by, *found.reads, METADATA_COLUMN}
-        if self.time is not None:
-            wanted.add(self.time.column)
-        if isinstance(self.trigger, Each) and self.trigger.where is not None:
+        wanted = {*self.by, *found.reads, self.stateful.event_time, METADATA_COLUMN}
+        if isinstance(self.trigger, Each):
             wanted.add(self.trigger.where)
         return made.select(*(name for name in made.columns if name in wanted))
-
-    def _described(self, found: Recognised) -> Operator:
-        """For the check whether a changed pipeline can go on from its checkpoint."""
-        schema = self.rows.schema
-        keys = [
-            Part(
-                text=name,
-                typed=(typed := f"{name}: {schema[name].dataType.simpleString()}"),
-                definition=typed,
-            )
-            for name in self.by
-        ]
-        kept = [
-            Part(text=each.name, typed=(shown := found.definition(each)), definition=shown)
-            for each in found.aggregates
-        ]
-        return Operator(kind=kind_text(self.kind), keys=tuple(keys), state=tuple(kept))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LateRows:
-    """Takes late rows to files, from where they are written to their topic. Travels to the executors."""
-
-    files: SideFiles
-
-    def __call__(self, output: str, batch_id: int, task: int, rows: pa.Table) -> None:
-        """Keep a task's late rows of a batch."""
-        assert output == LATE, "windows have no other output beside their results"
-        made = [name for name in rows.column_names if name.startswith(ARGUMENT_PREFIX)]
-        self.files.write(batch_id, str(task), rows.drop_columns(made))
-
-
-def _default(kind: Kind, pipeline: str) -> LatePolicy:
-    """No row is late for a window that does not end."""
-    return drop if isinstance(kind, GlobalWindow) else SideOutput(topic=f"{pipeline}.late")
 
 
 def _check_names(by: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
     names = [*by, *(each.name for each in aggregates), *_OWN_COLUMNS]
     for name in names:
         if names.count(name) > 1:
-            raise PipelineError(f"hr.window: two columns of its result are called {name}: use .alias(...)")
+            raise PipelineError(f"{_TITLE}: two columns of its result are called {name}: use .alias(...)")

@@ -148,3 +148,57 @@ def test_what_is_asked_wrongly_is_refused_with_what_to_do(spark: SparkSession) -
         hr.window(rows, hr.tumbling("1 minute"), by="card_id").agg()
     with pytest.raises(PipelineError, match="two columns of its result are called card_id"):
         hr.window(rows, hr.tumbling("1 minute"), by="card_id").agg(F.count("*").alias("card_id"))
+
+
+@hr.pipeline(writes=hr.topic("sent", key="card_id"))
+def sent_once(transactions: DataFrame) -> DataFrame:
+    first = hr.deduplicate(
+        transactions, by=["card_id", "tx_id"], ttl="1 minute", duplicates=hr.side_output("sent.again")
+    )
+    return first.select("card_id", "tx_id")
+
+
+@hr.pipeline(writes=hr.topic("leaders", key="card_id"))
+def leaders(transactions: DataFrame) -> DataFrame:
+    return hr.top(
+        transactions.select("card_id", "tx_id", "amount"), 2, by="card_id", order_by="amount", item="tx_id"
+    )
+
+
+def test_a_row_is_sent_once_within_the_ttl_and_its_duplicates_go_to_their_topic(
+    headrace_pipeline: Any,
+) -> None:
+    script = headrace_pipeline(sent_once)
+    script.add(transactions, transaction(1, "a", 0), transaction(1, "b", 0), transaction(1, "a", 10))
+    script.crash("pipeline.written")
+    script.expect({"card_id": "a", "tx_id": "1"}, {"card_id": "b", "tx_id": "1"})
+    script.expect(late_row(transaction(1, "a", 10)), topic=hr.topic("sent.again"))
+    script.add(transactions, transaction(1, "a", 59), transaction(1, "a", 61))
+    script.expect({"card_id": "a", "tx_id": "1"})
+
+
+def test_a_leaderboard_tells_the_ranks_that_change(headrace_pipeline: Any) -> None:
+    def rank(place: int, number: int, amount: float) -> dict[str, object]:
+        return {"card_id": "a", "rank": place, "tx_id": str(number), "amount": amount, "removed": False}
+
+    script = headrace_pipeline(leaders)
+    script.add(transactions, transaction(1, "a", 0, 5.0), transaction(2, "a", 1, 7.0), transaction(3, "a", 2))
+    script.expect(rank(1, 2, 7.0), rank(2, 1, 5.0))
+    script.add(transactions, transaction(3, "a", 3, 6.0)).expect(rank(2, 3, 6.0))
+
+
+def test_all_rows_are_one_group_where_nothing_is_grouped_by(spark: SparkSession) -> None:
+    rows = hr.static(spark, transactions, [transaction(number, "a", number, number) for number in range(90)])
+    windows = hr.window(rows, hr.tumbling("1 minute"))
+    told = windows.agg(
+        hr.percentile("amount", 0.5, name="middle"),
+        hr.approximate_distinct("tx_id", name="distinct"),
+        hr.heavy_hitters("card_id", 1, name="heavy"),
+        hr.greatest_rows(1, order_by="amount", columns=["tx_id"], name="greatest"),
+    )
+    assert told.columns == ["window", "middle", "distinct", "heavy", "greatest", "firing"]
+    found = [
+        (row["distinct"], row["heavy"][0]["count"], row["greatest"][0]["tx_id"])
+        for row in told.orderBy("window").collect()
+    ]
+    assert found == [(60, 60, "59"), (30, 30, "89")]

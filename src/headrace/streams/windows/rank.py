@@ -1,4 +1,4 @@
-"""The greatest rows of a window, exactly: `top(3, order_by="amount", columns=["id", "amount"])`.
+"""The greatest rows of a window, exactly: `greatest_rows(3, order_by="amount", columns=["id", "amount"])`.
 
 The partial of a window is a list of at most n structs, the greatest first. Of rows that are equal in what
 they are ordered by, the one that came first is greater. NULL is less than any value, and NaN is greater, as
@@ -40,7 +40,7 @@ class Top:
         for column in self.order_by:
             if not is_ordered(found := column_type(rows, column)):
                 raise PipelineError(
-                    f"top() can't order by {column!r}, a column of {found}: order by plain values"
+                    f"greatest_rows() can't order by {column!r}, a column of {found}: order by plain values"
                 )
         return (pa.list_(_struct(rows, self.columns)), pa.list_(_struct(rows, self.order_by)))
 
@@ -67,7 +67,7 @@ class Top:
         return (first, second)
 
 
-def top(
+def greatest_rows(
     n: int,
     *,
     order_by: str | Sequence[str],
@@ -77,10 +77,10 @@ def top(
 ) -> Top:
     """The n greatest rows of a window by `order_by`, with these columns of theirs."""
     if n < 1:
-        raise PipelineError(f"top() was asked for {n!r} rows: ask for at least one")
+        raise PipelineError(f"greatest_rows() was asked for {n!r} rows: ask for at least one")
     names = (order_by,) if isinstance(order_by, str) else tuple(order_by)
     if not names or not columns:
-        raise PipelineError("top() needs a column to order by, and at least one to show")
+        raise PipelineError("greatest_rows() needs a column to order by, and at least one to show")
     return Top(name=name, n=n, order_by=names, columns=tuple(columns), smallest=smallest)
 
 

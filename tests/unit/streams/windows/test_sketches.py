@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from headrace.errors import PipelineError
 from headrace.streams.windows.aggregate import Aggregate, Partials
 from headrace.streams.windows.quantiles import VALUES_MAX, percentile, percentiles
-from headrace.streams.windows.rank import top
+from headrace.streams.windows.rank import greatest_rows
 from headrace.streams.windows.runs import joined
 from headrace.streams.windows.sketches import approximate_distinct, heavy_hitters
 
@@ -52,7 +52,7 @@ def test_runs_of_rows_have_a_partial_each() -> None:
     rows = table([1, 5, None, 2, 2, None])
     starts = np.array([0, 2, 3, 5])
     middle, distinct = percentile("value", 0.5), approximate_distinct("value")
-    hitters, best = heavy_hitters("value", 1), top(1, order_by="value", columns=["value"])
+    hitters, best = heavy_hitters("value", 1), greatest_rows(1, order_by="value", columns=["value"])
     assert middle.finish(middle.gather(rows, starts)).to_pylist() == [1.0, None, 2.0, None]
     assert distinct.finish(distinct.gather(rows, starts)).to_pylist() == [2, 0, 1, 0]
     found = hitters.finish(hitters.gather(rows, starts)).to_pylist()
@@ -72,7 +72,7 @@ def test_runs_of_rows_have_a_partial_each() -> None:
         percentiles("value", [0.1, 0.9]),
         approximate_distinct("value"),
         heavy_hitters("value"),
-        top(3, order_by="value", columns=["value"]),
+        greatest_rows(3, order_by="value", columns=["value"]),
     ],
     ids=lambda aggregate: type(aggregate).__name__,
 )
@@ -229,13 +229,13 @@ def test_the_greatest_rows_are_those_of_a_sort(
         return (False, is_nan is least, 0.0 if is_nan else value if least else -value, i)
 
     expected = sorted(range(len(values)), key=place)[:n]
-    aggregate = top(n, order_by="amount", columns=["id", "amount"], smallest=least)
+    aggregate = greatest_rows(n, order_by="amount", columns=["id", "amount"], smallest=least)
     assert [row["id"] for row in aggregated(aggregate, rows, cuts_of(data, len(values)))] == expected
 
 
 def test_rows_are_ordered_by_several_columns_of_any_plain_type() -> None:
     rows = pa.table({"word": ["b", "a", None, "b"], "amount": [1, 9, 9, 2]})
-    aggregate = top(4, order_by=["word", "amount"], columns=["word", "amount"])
+    aggregate = greatest_rows(4, order_by=["word", "amount"], columns=["word", "amount"])
     assert [tuple(row.values()) for row in aggregated(aggregate, rows)] == [
         ("b", 2),
         ("b", 1),
@@ -252,13 +252,16 @@ def test_rows_are_ordered_by_several_columns_of_any_plain_type() -> None:
         (lambda: approximate_distinct("value", relative_error=0.00001), "relative error"),
         (lambda: heavy_hitters("value", 0), "at least one"),
         (lambda: heavy_hitters("value", relative_error=0.0), "relative error"),
-        (lambda: top(0, order_by="value", columns=["value"]), "at least one"),
-        (lambda: top(1, order_by=[], columns=["value"]), "order by"),
+        (lambda: greatest_rows(0, order_by="value", columns=["value"]), "at least one"),
+        (lambda: greatest_rows(1, order_by=[], columns=["value"]), "order by"),
         (lambda: percentile("other", 0.5).result_type(table([1]).schema), "other"),
         (lambda: percentile("value", 0.5).result_type(table(["a"]).schema), "numbers"),
         (lambda: approximate_distinct("value").result_type(table([[1]]).schema), "cast"),
         (lambda: heavy_hitters("value").result_type(table([1.5]).schema), "cast"),
-        (lambda: top(1, order_by="value", columns=["value"]).result_type(table([[1]]).schema), "order by"),
+        (
+            lambda: greatest_rows(1, order_by="value", columns=["value"]).result_type(table([[1]]).schema),
+            "order by",
+        ),
     ],
 )
 def test_what_can_not_be_is_refused_with_a_reason(make: Any, message: str) -> None:

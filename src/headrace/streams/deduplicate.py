@@ -1,0 +1,54 @@
+"""`hr.deduplicate`: the first row of each key, and none like it for a while after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from headrace.streams.buckets.logic import LATE
+from headrace.streams.buckets.operator import BUCKET_COUNT
+from headrace.streams.event_time import find_event_time
+from headrace.streams.keyed.deduplicate import DUPLICATES, Deduplicate
+from headrace.streams.stateful import Stateful
+from headrace.streams.time.durations import Duration, duration_text, duration_us
+from headrace.streams.time.policies import Policy, perfect
+from headrace.streams.windows.late import Drop, SideOutput, drop
+
+
+def deduplicate(  # noqa: PLR0913 - each is a property of the operator, given by name
+    rows: DataFrame,
+    *,
+    by: str | Sequence[str],
+    ttl: Duration | None = None,
+    duplicates: Drop | SideOutput = drop,
+    late: Drop | SideOutput | None = None,
+    event_time: str | None = None,
+    watermark: str | Policy | None = None,
+    buckets: int = BUCKET_COUNT,
+) -> DataFrame:
+    """The rows that are the first of their key, at once: `hr.deduplicate(rows, by="event_id", ttl="1 day")`.
+
+    With `ttl`, a row is a duplicate only of one whose event time is less than that away, so that state does
+    not grow for ever; a row that is too late to be judged goes where `late` says, which is the topic
+    `<pipeline>.late` if nothing is said. Without it, a key is given once, ever. Duplicates are counted, or
+    go to a topic: `duplicates=hr.side_output("events.again")`.
+    """
+    keys = (by,) if isinstance(by, str) else tuple(by)
+    time = None if ttl is None else find_event_time(rows, "hr.deduplicate", event_time, watermark)
+    column = None if time is None else time.column
+    operator = Stateful(title="hr.deduplicate", rows=rows, by=keys, event_time=column, buckets=buckets)
+    rest = drop if ttl is None else operator.late_policy(late)
+    ttl_us = None if ttl is None else duration_us(ttl, "hr.deduplicate: ttl")
+    logic = Deduplicate(
+        by=keys,
+        time=column,
+        ttl_us=ttl_us,
+        watermark=perfect() if time is None else time.policy(rows),
+        late=rest,
+        duplicates=duplicates if rows.isStreaming else drop,
+    )
+    kept = {"ttl": "for ever" if ttl_us is None else duration_text(ttl_us)}
+    described = operator.described("deduplication", kept)
+    beside = {LATE: rest, DUPLICATES: duplicates}
+    return operator.run(rows, logic, described, beside)

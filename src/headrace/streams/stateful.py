@@ -1,0 +1,117 @@
+"""Put an operator with keyed state into a pipeline: what `hr.window`, `hr.keyed` and the like have in common.
+
+On a stream, the operator gets a name of its own in the pipeline, by which its state, its reports and the files
+of its side rows go; it describes itself, so that a checkpoint is not gone on from by something else; and rows
+that are not among its results get a topic. In batch there is none of that, and no row is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.errors import PipelineError
+from headrace.streams.buckets.logic import Logic
+from headrace.streams.buckets.operator import run_logic
+from headrace.streams.building import current_building
+from headrace.streams.plans import Operator, Part
+from headrace.streams.recent import REALTIME_SETTING
+from headrace.streams.recognise import ARGUMENT_PREFIX
+from headrace.streams.side_files import SideFiles
+from headrace.streams.topic import Topic
+from headrace.streams.windows.late import Drop, LatePolicy, SideOutput, Update, drop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stateful:
+    """An operator, apart from what it computes."""
+
+    title: str
+    """As it is called in a pipeline: `hr.window`."""
+    rows: DataFrame
+    by: tuple[str, ...]
+    event_time: str | None
+    buckets: int
+
+    def __post_init__(self) -> None:
+        for column in self.by:
+            if column not in self.rows.columns:
+                raise PipelineError(
+                    f"{self.title}: there is no column {column!r} among {', '.join(self.rows.columns)}"
+                )
+        if self.rows.isStreaming and self.rows.sparkSession.conf.get(REALTIME_SETTING, "false") == "true":
+            raise PipelineError(
+                f"{self.title} keeps its state in Python, which real-time mode can't run: use hr.recent, or "
+                "run without --realtime, in micro-batches"
+            )
+
+    def late_policy(self, late: LatePolicy | None) -> LatePolicy:
+        """What becomes of late rows, where a pipeline that says nothing has a topic for them."""
+        if self.rows.isStreaming:
+            return late or SideOutput(topic=f"{current_building(self.title).pipeline}.late")
+        # Nothing is late in a batch, but the columns must be those of the stream.
+        return Update(within_us=late.within_us, retract=late.retract) if isinstance(late, Update) else drop
+
+    def run(
+        self,
+        rows: DataFrame,
+        logic: Logic,
+        described: Operator,
+        beside: Mapping[str, Drop | SideOutput] = MappingProxyType({}),
+    ) -> DataFrame:
+        """The results for these rows. `beside` says what becomes of the logic's other outputs."""
+        name = self.title.removeprefix("hr.")
+        side = None
+        if self.rows.isStreaming:
+            building = current_building(self.title)
+            name = building.name_operator(name)
+            building.operators.append(described)
+            files = {}
+            for output, policy in beside.items():
+                if isinstance(policy, SideOutput):
+                    place = f"{name}.{output}"
+                    building.side_topics[place] = self._topic(policy)
+                    files[output] = SideFiles.of(building.checkpoint, place)
+            side = SideRows(files=files) if files else None
+        return run_logic(
+            rows,
+            logic,
+            by=self.by,
+            event_time=self.event_time,
+            name=name,
+            buckets=self.buckets,
+            side=side,
+        )
+
+    def _topic(self, policy: SideOutput) -> Topic:
+        return Topic(name=policy.topic, key=self.by[0] if len(self.by) == 1 else None)
+
+    def described(self, kind: str, kept: Mapping[str, str]) -> Operator:
+        """For the check whether a changed pipeline can go on: `kept` says by name what is in the state."""
+        schema = self.rows.schema
+        keys = [f"{name}: {schema[name].dataType.simpleString()}" for name in self.by]
+        return Operator(
+            kind=kind,
+            keys=tuple(
+                Part(text=name, typed=typed, definition=typed)
+                for name, typed in zip(self.by, keys, strict=True)
+            ),
+            state=tuple(Part(text=name, typed=typed, definition=typed) for name, typed in kept.items()),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideRows:
+    """Takes rows that are no results to files, from where they are written. Travels to the executors."""
+
+    files: Mapping[str, SideFiles]
+    """By output."""
+
+    def __call__(self, output: str, batch_id: int, task: int, rows: pa.Table) -> None:
+        """Keep a task's rows of a batch."""
+        made = [name for name in rows.column_names if name.startswith(ARGUMENT_PREFIX)]
+        self.files[output].write(batch_id, str(task), rows.drop_columns(made))

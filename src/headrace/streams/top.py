@@ -1,0 +1,64 @@
+"""`hr.top`: the greatest rows of each group, kept current."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+
+from headrace.streams.buckets.logic import LATE
+from headrace.streams.buckets.operator import BUCKET_COUNT
+from headrace.streams.event_time import find_event_time
+from headrace.streams.keyed.top import TopRows
+from headrace.streams.stateful import Stateful
+from headrace.streams.time.durations import Duration, duration_text, duration_us
+from headrace.streams.time.policies import Policy, perfect
+from headrace.streams.topic import METADATA_COLUMN
+from headrace.streams.windows.late import Drop, SideOutput, drop
+
+
+def top(  # noqa: PLR0913 - each is a property of the operator, given by name
+    rows: DataFrame,
+    n: int,
+    *,
+    by: str | Sequence[str],
+    order_by: str | Sequence[str],
+    item: str | Sequence[str] = (),
+    smallest: bool = False,
+    ttl: Duration | None = None,
+    late: Drop | SideOutput | None = None,
+    event_time: str | None = None,
+    watermark: str | Policy | None = None,
+    buckets: int = BUCKET_COUNT,
+) -> DataFrame:
+    """The `n` greatest rows of each group by `order_by`: `hr.top(scores, 10, by="game", order_by="points")`.
+
+    A result says what is at a `rank` now, from 1 on; `removed` says that nothing is there any more. With
+    `item`, a row takes the place of the last one of the same item, such as a player. With `ttl`, rows leave
+    when event time has come so far past them.
+    """
+    keys, ordered, items = _names(by), _names(order_by), _names(item)
+    given = rows.drop(METADATA_COLUMN) if ttl is None else rows
+    time = None if ttl is None else find_event_time(rows, "hr.top", event_time, watermark)
+    column = None if time is None else time.column
+    operator = Stateful(title="hr.top", rows=given, by=keys, event_time=column, buckets=buckets)
+    rest = drop if ttl is None else operator.late_policy(late)
+    ttl_us = None if ttl is None else duration_us(ttl, "hr.top: ttl")
+    logic = TopRows(
+        by=keys,
+        n=n,
+        order_by=ordered,
+        item=items,
+        smallest=smallest,
+        time=column,
+        ttl_us=ttl_us,
+        watermark=perfect() if time is None else time.policy(rows),
+        late=rest,
+    )
+    which = f"{'smallest' if smallest else 'greatest'} {n} by {', '.join(ordered)}"
+    kept = {"rows": f"{which}, items {', '.join(items) or 'none'}, ttl {duration_text(ttl_us or 0)}"}
+    return operator.run(given, logic, operator.described("top rows", kept), {LATE: rest})
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
