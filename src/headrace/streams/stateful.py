@@ -1,7 +1,7 @@
 """Put an operator with keyed state into a pipeline: what `hr.window`, `hr.keyed` and the like have in common.
 
-On a stream, the operator gets a name of its own in the pipeline, by which its state, its reports and the files
-of its side rows go; it describes itself, so that a checkpoint is not gone on from by something else; and rows
+On a stream, the operator gets a name of its own in the pipeline, by which its reports and the files of its
+side rows go; it describes itself, so that a checkpoint is not gone on from by something else; and rows
 that are not among its results get a topic. In batch there is none of that, and no row is late.
 """
 
@@ -23,7 +23,7 @@ from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.recognise import ARGUMENT_PREFIX
 from headrace.streams.side_files import SideFiles
 from headrace.streams.topic import Topic
-from headrace.streams.windows.late import Drop, LatePolicy, SideOutput, Update, drop
+from headrace.streams.windows.late import LatePolicy, SideOutput, Update, drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class Stateful:
         rows: DataFrame,
         logic: Logic,
         described: Operator,
-        beside: Mapping[str, Drop | SideOutput] = MappingProxyType({}),
+        beside: Mapping[str, LatePolicy] = MappingProxyType({}),
     ) -> DataFrame:
         """The results for these rows. `beside` says what becomes of the logic's other outputs."""
         name = self.title.removeprefix("hr.")

@@ -18,7 +18,7 @@ from headrace.streams.windows.globals import GlobalWindows
 from headrace.streams.windows.kinds import Session, sliding
 from headrace.streams.windows.late import update
 from headrace.streams.windows.quantiles import percentile
-from headrace.streams.windows.rank import top
+from headrace.streams.windows.rank import greatest_rows
 from headrace.streams.windows.sessions import SessionWindows
 from headrace.streams.windows.sketches import approximate_distinct, heavy_hitters
 from headrace.streams.windows.sliding import SlidingWindows
@@ -31,7 +31,7 @@ MORE = (
     percentile("amount", 0.5, name="median"),
     approximate_distinct("amount", name="distinct"),
     heavy_hitters("id", name="heavy"),
-    top(1, order_by="amount", columns=["amount"], name="best"),
+    greatest_rows(1, order_by="amount", columns=["amount"], name="best"),
 )
 POLICY = bounded("0 seconds")
 LATE = update(within="1 hour", retract=True)

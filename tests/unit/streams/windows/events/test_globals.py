@@ -12,7 +12,7 @@ from headrace.errors import PipelineError
 from headrace.streams.windows.exact import Count, Sum
 from headrace.streams.windows.globals import GlobalWindows
 from headrace.streams.windows.late import side_output
-from headrace.streams.windows.rank import top
+from headrace.streams.windows.rank import greatest_rows
 from headrace.streams.windows.triggers import Each, each, on_time
 
 EXAMPLES = 25
@@ -30,7 +30,7 @@ def global_windows(trigger: Each) -> GlobalWindows:
         aggregates=(
             Count(name="count"),
             Sum(name="total", column="amount"),
-            top(2, order_by="amount", columns=["id"], name="best"),
+            greatest_rows(2, order_by="amount", columns=["id"], name="best"),
         ),
         trigger=trigger,
     )
