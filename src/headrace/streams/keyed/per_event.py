@@ -127,6 +127,13 @@ class _Run:
     _cells: dict[int, _Cell] = field(default_factory=dict)
     """By the key's number."""
     _made: list[tuple[tuple[Any, ...], Mapping[str, Any]]] = field(default_factory=list)
+    # Asked for with each row, and Arrow makes them anew each time.
+    _result_names: frozenset[str] = field(init=False)
+    _field_names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._result_names = frozenset(self.logic.returns.names)
+        self._field_names = frozenset(self.logic.fields.kept.names)
 
     def take_cells(self, table: pa.Table, numbers: Indices, touched: np.ndarray[Any, Any]) -> None:
         """Read the state of the keys that are touched."""
@@ -257,14 +264,14 @@ class _Run:
             raise failure(function, error, key=self._key(cell), given=given) from error
 
     def _check_result(self, row: Mapping[str, Any]) -> None:
-        unknown = [name for name in row if name not in self.logic.returns.names]
-        if unknown:
+        if not row.keys() <= self._result_names:
+            unknown = [name for name in row if name not in self._result_names]
             declared = ", ".join(self.logic.returns.names) or "nothing"
             raise KeyError(f"it gave {', '.join(map(repr, unknown))}; returns has {declared}")
 
     def _check_fields(self, cell: _Cell) -> None:
         fields = self.logic.fields
-        unknown = [name for name in cell.kept if name not in fields.kept.names]
+        unknown = [name for name in cell.kept if name not in self._field_names]
         if unknown:
             raise PipelineError(
                 f"{place(self.logic.function)}: it keeps {', '.join(map(repr, unknown))} of key "

@@ -1,0 +1,376 @@
+"""Keyed rules in Python: `hr.keyed`, vectorised and per event, beside Spark's own transformWithState per key.
+
+    python bench/streams/keyed_state.py                     # 2 million events, about 10 minutes
+    python bench/streams/keyed_state.py --events 200000 --batch 50000
+
+Card transactions as JSON, 1 in 100 of them out of order, in a topic of four partitions of a broker process
+(durability sync), are read by a pipeline that judges each by what was seen of its card: how many there were
+in the last minute, how much was spent in the last ten, and how fast the card would have had to travel. A
+transaction that comes late counts as of the newest time of its card. Those that are suspicious are written to
+another topic, exactly once.
+
+Each way runs from the start of its query to the last batch. What is told is the rate of all batches but the
+first, in which everything is started. The alerts of each way are compared with those of a loop over dicts,
+and the benchmark fails where they differ. The vectorised way runs once more with ten times as many cards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+import headrace.streams as hr
+from headrace.config import StreamsConfig
+from headrace.streams.admin import ensure_topics
+from headrace.streams.plan import make_plan
+from headrace.streams.progress import Progress
+from headrace.streams.queries import Queries
+from headrace.streams.session import start_session, stop_session
+from headrace.testing.process import BrokerProcess
+
+PARTITIONS: Final = 4
+CARDS: Final = 10_000
+REST_MS: Final = 30_000
+"""How long a card rests between two transactions, on average, where there are CARDS of them."""
+MINUTE_MS: Final = 60_000
+COUNT_MIN: Final = 8
+SPENT_CENTS_MIN: Final = 1_800_000
+SPEED_KMH_MIN: Final = 60_000.0
+KM_PER_DEGREE: Final = 111.0
+SCHEMA: Final = "tx bigint, card string, cents bigint, lat double, lon double, at_ms bigint"
+ALERT: Final = "tx bigint, seen bigint, spent bigint, speed double"
+
+Transaction = tuple[int, str, int, float, float, int]
+Alert = tuple[str, int, int, int, float]
+Rules = Callable[[DataFrame], DataFrame]
+
+
+def transactions(count: int, cards: int) -> Iterator[Transaction]:
+    """The same for the same arguments, in the order in which they are sent."""
+    chance = random.Random(7)
+    for number in range(count):
+        at_ms = 1_767_225_600_000 + number * REST_MS // CARDS
+        if chance.random() < 0.01:
+            at_ms -= chance.randrange(120_000)
+        cents = round(chance.expovariate(1 / 30_000))
+        lat, lon = round(chance.gauss(50, 0.5), 3), round(chance.gauss(10, 0.5), 3)
+        yield number, f"card-{chance.randrange(cards):06}", cents, lat, lon, at_ms
+
+
+def partition_of(card: str) -> int:
+    """So that a card's transactions are in one order."""
+    return int(card[5:]) % PARTITIONS
+
+
+def fill(bootstrap: str, topic: str, count: int, cards: int) -> None:
+    """Write the transactions."""
+    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
+    for number, card, cents, lat, lon, at_ms in transactions(count, cards):
+        value = f'{{"tx":{number},"card":"{card}","cents":{cents},"lat":{lat},"lon":{lon},"at_ms":{at_ms}}}'
+        producer.produce(topic, value, partition=partition_of(card))
+        if number % 1000 == 0:
+            producer.poll(0)
+    producer.flush()
+
+
+def speed_kmh(lat: float, lon: float, lat_before: float, lon_before: float, pause_ms: int) -> float:
+    """How fast the card has travelled, on a flat world."""
+    north, east = (lat - lat_before) * KM_PER_DEGREE, (lon - lon_before) * KM_PER_DEGREE
+    return math.sqrt(north * north + east * east) / max(pause_ms, 1000) * 3_600_000
+
+
+def judge(
+    state: dict[str, Any], cents: int, lat: float, lon: float, at_ms: int
+) -> tuple[int, int, float] | None:
+    """Take a transaction in, and return what is suspicious about it."""
+    times, spent = state["times"], state["spent"]
+    before_ms = times[-1] if times else at_ms
+    now_ms = max(at_ms, before_ms)
+    speed = 0.0
+    if times:
+        speed = speed_kmh(lat, lon, state["lat"], state["lon"], now_ms - before_ms)
+    times.append(now_ms)
+    spent.append(cents)
+    old = 0
+    while times[old] <= now_ms - 10 * MINUTE_MS:
+        old += 1
+    if old:
+        del times[:old], spent[:old]
+    state["lat"], state["lon"] = lat, lon
+    seen = sum(1 for each in times if each > now_ms - MINUTE_MS)
+    total = sum(spent)
+    if seen >= COUNT_MIN or total >= SPENT_CENTS_MIN or speed >= SPEED_KMH_MIN:
+        return seen, total, speed
+    return None
+
+
+def reference(count: int, cards: int) -> Counter[Alert]:
+    """The alerts, by a loop over dicts."""
+    states: dict[str, dict[str, Any]] = defaultdict(
+        lambda: {"times": [], "spent": [], "lat": 0.0, "lon": 0.0}
+    )
+    found: Counter[Alert] = Counter()
+    for number, card, cents, lat, lon, at_ms in transactions(count, cards):
+        told = judge(states[card], cents, lat, lon, at_ms)
+        if told is not None:
+            found[card, number, *told] += 1
+    return found
+
+
+@dataclass
+class History:
+    """What is kept of a card, per event."""
+
+    times: list[int] = field(default_factory=list)
+    spent: list[int] = field(default_factory=list)
+    lat: float | None = None
+    lon: float | None = None
+
+
+def per_event(key: str, row: dict[str, Any], state: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG001 - see hr.keyed
+    """The rules, a transaction at a time."""
+    told = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
+    return None if told is None else {"tx": row["tx"], "seen": told[0], "spent": told[1], "speed": told[2]}
+
+
+@hr.vectorised
+def at_once(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Table | None, pa.Table]:  # noqa: ARG001 - see hr.vectorised
+    """The rules, all transactions of a bucket at a time. The state is the last ten minutes of each card."""
+    if not len(rows):
+        return None, state
+    both = pa.concat_tables(
+        [
+            state.append_column("tx", pa.array([-1] * len(state), pa.int64())),
+            rows.select([*state.column_names, "tx"]),
+        ]
+    )
+    cards = both["card"].combine_chunks().dictionary_encode()
+    numbers = cards.indices.to_numpy().astype(np.int64)
+    order = np.argsort(numbers, kind="stable")
+    numbers = numbers[order]
+    cents, lat, lon, at_ms, tx = (
+        both[name].to_numpy()[order] for name in ("cents", "lat", "lon", "at_ms", "tx")
+    )
+    # All cards on one line of time, each behind the one before: the newest so far is then a running maximum.
+    first_ms = at_ms.min()
+    span = int(at_ms.max() - first_ms) + 20 * MINUTE_MS
+    now = np.maximum.accumulate(numbers * span + (at_ms - first_ms))
+    places = np.arange(len(now))
+    seen = places + 1 - np.searchsorted(now, now - MINUTE_MS, side="right")
+    since = np.searchsorted(now, now - 10 * MINUTE_MS, side="right")
+    spent_before = np.concatenate([[0], np.cumsum(cents)])
+    spent = spent_before[1:] - spent_before[since]
+    is_first = np.concatenate([[True], numbers[1:] != numbers[:-1]])
+    north, east = (np.diff(each, prepend=each[0]) * KM_PER_DEGREE for each in (lat, lon))
+    pause = np.maximum(np.diff(now, prepend=now[0]), 1000)
+    speed = np.where(is_first, 0.0, np.sqrt(north * north + east * east) / pause * 3_600_000)
+    told = np.flatnonzero(
+        (tx >= 0) & ((seen >= COUNT_MIN) | (spent >= SPENT_CENTS_MIN) | (speed >= SPEED_KMH_MIN))
+    )
+    alerts = pa.table(
+        {
+            "card": cards.dictionary.take(pa.array(numbers[told])),
+            "tx": tx[told],
+            "seen": seen[told],
+            "spent": spent[told],
+            "speed": speed[told],
+        }
+    )
+    last = now[np.append(np.flatnonzero(is_first)[1:] - 1, len(now) - 1)]
+    kept = np.flatnonzero(now > last[numbers] - 10 * MINUTE_MS)
+    return alerts, pa.table(
+        {
+            "card": cards.dictionary.take(pa.array(numbers[kept])),
+            "cents": cents[kept],
+            "lat": lat[kept],
+            "lon": lon[kept],
+            # As of the newest time of the card, which is what it counts as.
+            "at_ms": now[kept] - numbers[kept] * span + first_ms,
+        }
+    )
+
+
+class PerKey(StatefulProcessor):
+    """The rules as Spark has them: state for each card, read and written by itself."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._history = handle.getValueState(
+            "history", "times array<bigint>, spent array<bigint>, lat double, lon double"
+        )
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[Row]:
+        """Judge the transactions of a card."""
+        kept = self._history.get()
+        times, spent, lat, lon = ([], [], 0.0, 0.0) if kept is None else kept
+        state = {"times": list(times), "spent": list(spent), "lat": lat, "lon": lon}
+        for row in sorted(rows, key=lambda row: row["tx"]):
+            told = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
+            if told is not None:
+                yield Row(card=key[0], tx=row["tx"], seen=told[0], spent=told[1], speed=told[2])
+        self._history.update((state["times"], state["spent"], state["lat"], state["lon"]))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def spark_per_key(rows: DataFrame) -> DataFrame:
+    """The rules by Spark's own operator."""
+    return (
+        rows.select("tx", "card", "cents", "lat", "lon", "at_ms")
+        .groupBy("card")
+        .transformWithState(PerKey(), f"card string, {ALERT}", outputMode="update", timeMode="None")
+    )
+
+
+def vectorised(rows: DataFrame) -> DataFrame:
+    """The rules by a vectorised step."""
+    state = "cents bigint, lat double, lon double, at_ms bigint"
+    return hr.keyed(rows, by="card", step=at_once, state=state, returns=ALERT)
+
+
+def by_event(rows: DataFrame) -> DataFrame:
+    """The rules by a function of one transaction."""
+    return hr.keyed(rows, by="card", step=per_event, state=History, returns=ALERT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How one way did."""
+
+    rate: float
+    """Events a second, of all batches but the first."""
+    alerts: Counter[Alert]
+
+
+def run(
+    session: SparkSession, config: StreamsConfig, source: str, rules: Rules, *, count: int, batch: int
+) -> Run:
+    """Let a pipeline judge the events of a topic."""
+    name = config.data_dir.name
+    events = hr.topic(source, schema=SCHEMA, partitions=PARTITIONS, max_records_per_batch=batch)
+
+    @hr.pipeline(
+        writes=hr.topic(name, key="card", partitions=PARTITIONS), reads={"events": events}, name=name
+    )
+    def suspicious(events: DataFrame) -> DataFrame:
+        return rules(events)
+
+    plan = make_plan([suspicious])
+    ensure_topics(config, plan.topics())
+    queries = Queries(session=session, config=config, realtime=False)
+    done: dict[int, Progress] = {}
+    queries.start(plan, [])
+    while sum(each.input_row_count for each in done.values()) < count:
+        queries.check()
+        done |= {each.batch_id: each for each in queries.progress() if each.is_batch}
+        time.sleep(0.005)
+    queries.stop()
+    first = min(done)
+    later = [each for number, each in done.items() if number != first] or list(done.values())
+    rate = sum(each.input_row_count for each in later) / (sum(each.duration_ms for each in later) / 1000)
+    return Run(rate=rate, alerts=read_alerts(config.bootstrap, name))
+
+
+def read_alerts(bootstrap: str, topic: str) -> Counter[Alert]:
+    """All that was written."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "bench", "isolation.level": "read_committed"}
+    )
+    found: Counter[Alert] = Counter()
+    for partition in range(PARTITIONS):
+        place = TopicPartition(topic, partition, 0)
+        _first, end = consumer.get_watermark_offsets(place)
+        consumer.assign([place])
+        while consumer.position([place])[0].offset < end and end:
+            for message in consumer.consume(10_000, timeout=0.5):
+                told = json.loads(message.value() or b"{}")
+                found[told["card"], told["tx"], told["seen"], told["spent"], told["speed"]] += 1
+    consumer.close()
+    return found
+
+
+def measure(events: int, batch: int, ways: dict[str, tuple[int, Rules]]) -> dict[str, float]:
+    """Events a second of each way; exits where its alerts are not those of the reference."""
+    rates = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-bench-") as home,
+        BrokerProcess(Path(home) / "broker") as server,
+    ):
+        base = StreamsConfig(bootstrap=server.bootstrap, data_dir=Path(home))
+        expected = {}
+        for cards in {cards for cards, _ in ways.values()}:
+            ensure_topics(base, {f"cards-{cards}": PARTITIONS})
+            fill(server.bootstrap, f"cards-{cards}", events, cards)
+            expected[cards] = reference(events, cards)
+        session = start_session(base, slots=os.cpu_count() or 1, work_dir=Path(home))
+        try:
+            for number, (way, (cards, rules)) in enumerate(ways.items()):
+                config = StreamsConfig(bootstrap=server.bootstrap, data_dir=Path(home) / f"way-{number}")
+                done = run(session, config, f"cards-{cards}", rules, count=events, batch=batch)
+                if done.alerts != expected[cards]:
+                    missing, more = expected[cards] - done.alerts, done.alerts - expected[cards]
+                    sys.exit(
+                        f"{way}: {missing.total()} alerts are missing, {more.total()} are too many, such as "
+                        f"{[*missing][:3]} and {[*more][:3]}"
+                    )
+                rates[way] = done.rate
+                print(
+                    f"{way}: {done.rate:,.0f} events/s, {done.alerts.total():,} alerts, exact",
+                    file=sys.stderr,
+                )
+        finally:
+            stop_session(session)
+    return rates
+
+
+def main() -> None:
+    """Measure and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--events", type=int, default=2_000_000)
+    parser.add_argument("--batch", type=int, default=500_000)
+    options = parser.parse_args()
+    spark, more = "transformWithState, a state for each card", "vectorised, ten times as many cards"
+    rates = measure(
+        options.events,
+        options.batch,
+        {
+            "hr.keyed, vectorised": (CARDS, vectorised),
+            "hr.keyed, per event": (CARDS, by_event),
+            more: (10 * CARDS, vectorised),
+            spark: (CARDS, spark_per_key),
+        },
+    )
+    print(f"{options.events:,} events, {options.batch:,} a batch; all batches but the first\n")
+    print("| way | events/s | beside transformWithState |")
+    print("|---|---|---|")
+    for way, rate in rates.items():
+        print(f"| {way} | {rate:,.0f} | {rate / rates[spark]:.1f}x |")
+    grown = rates["hr.keyed, vectorised"] / rates[more]
+    print(f"\nTen times as many cards cost {grown:.2f}x as much an event.")
+
+
+if __name__ == "__main__":
+    main()
