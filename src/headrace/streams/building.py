@@ -67,6 +67,11 @@ def build_stream(
     return rows, building
 
 
+def find_building() -> Building | None:
+    """The pipeline that is being built; None where a query is built by hand, or in batch."""
+    return _current.get()
+
+
 def current_building(operator: str) -> Building:
     """The pipeline that is being built; raise if there is none, because the operator needs it."""
     found = _current.get()

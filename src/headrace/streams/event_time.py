@@ -63,6 +63,11 @@ def find_event_time(
     return EventTime(column=name, watermark=policy, operator=operator)
 
 
+def has_event_time(rows: DataFrame) -> bool:
+    """Whether the rows are marked with one event time."""
+    return len(_marks(rows)) == 1
+
+
 def spark_delay(watermark: str | Policy) -> str | None:
     """How long Spark's own operators are to wait; None if its watermark can't express that."""
     policy = _policy(watermark)
@@ -81,9 +86,7 @@ def _policy(watermark: str | Policy) -> Policy:
 
 
 def _marked(rows: DataFrame, operator: str) -> str:
-    marked = [
-        field.name for field in rows.schema.fields if {EVENT_TIME_KEY, _SPARK_KEY} & field.metadata.keys()
-    ]
+    marked = _marks(rows)
     if len(marked) == 1:
         return marked[0]
     problem = f"{', '.join(marked)} all are" if marked else "none of the columns is"
@@ -91,6 +94,12 @@ def _marked(rows: DataFrame, operator: str) -> str:
         f"{operator}: {problem} known as the event time: say event_time=..., or describe the topic with "
         'hr.topic(..., event_time="...", watermark="30 seconds")'
     )
+
+
+def _marks(rows: DataFrame) -> list[str]:
+    return [
+        field.name for field in rows.schema.fields if {EVENT_TIME_KEY, _SPARK_KEY} & field.metadata.keys()
+    ]
 
 
 def _watermark_of(rows: DataFrame, column: str) -> Policy | None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import ParseException
@@ -29,18 +29,19 @@ from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.operator import BUCKET_COUNT, run_logic
+from headrace.streams.building import find_building
+from headrace.streams.event_time import find_event_time, has_event_time
 from headrace.streams.failure import first_line
 from headrace.streams.keyed.calling import parameter_count
 from headrace.streams.keyed.fields import Fields
 from headrace.streams.keyed.per_event import INTERNAL, PerEvent
 from headrace.streams.keyed.vectorised import EventTime, Vectorised
+from headrace.streams.plans import Operator, Part
+from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.schema import schema_ddl, state_defaults
 from headrace.streams.time.durations import Duration, duration_us
-from headrace.streams.time.policies import Bounded, Policy, bounded
+from headrace.streams.time.policies import Policy, perfect
 from headrace.streams.windows.keys import key_codes
-
-DELAY_METADATA: Final = "spark.watermarkDelayMs"
-"""Where Spark notes down which column has a watermark, and how long it waits."""
 
 VectorisedFunction = Callable[[pa.Table, pa.Table, EventTime], tuple[pa.Table | None, pa.Table]]
 
@@ -79,7 +80,7 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
     state: str | type,
     returns: str | type,
     event_time: str | None = None,
-    watermark: Duration | Policy | None = None,
+    watermark: str | Policy | None = None,
     ttl: Duration | None = None,
     on_timer: Callable[..., Any] | None = None,
     name: str | None = None,
@@ -110,12 +111,8 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
     """
     columns = (by,) if isinstance(by, str) else tuple(by)
     told = name or _name_of(step)
-    time, policy = _time(rows, event_time, watermark)
-    if time is None and (ttl is not None or on_timer is not None):
-        raise PipelineError(
-            f"{told}: ttl and timers are measured by event time: name its column with event_time, or "
-            "describe the topic with event_time and watermark"
-        )
+    is_needed = ttl is not None or on_timer is not None
+    time, policy = _time(rows, told, event_time, watermark, is_needed=is_needed)
     declared = _Declared(
         fields=Fields(
             operator=told,
@@ -139,7 +136,8 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
         logic: PerEvent | Vectorised = declared.vectorised(step)
     else:
         logic = declared.per_event(step, on_timer, ttl, one_key=isinstance(by, str))
-    return run_logic(rows, logic, by=columns, event_time=time, name=told, buckets=buckets)
+    own_name = _note(rows, declared.fields.keys, told)
+    return run_logic(rows, logic, by=columns, event_time=time, name=own_name, buckets=buckets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,18 +224,38 @@ def _nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def _time(
-    rows: DataFrame, event_time: str | None, watermark: Duration | Policy | None
+    rows: DataFrame, told: str, event_time: str | None, watermark: str | Policy | None, *, is_needed: bool
 ) -> tuple[str | None, Policy]:
     """The column of event time, and how far it is known to be complete."""
-    delays_ms = {
-        field.name: int(field.metadata[DELAY_METADATA])
-        for field in rows.schema.fields
-        if DELAY_METADATA in (field.metadata or {})
-    }
-    if event_time is None and len(delays_ms) == 1:
-        (event_time,) = delays_ms
-    if isinstance(watermark, Policy):
-        return event_time, watermark
-    if watermark is not None:
-        return event_time, bounded(watermark)
-    return event_time, Bounded(delay_us=delays_ms.get(event_time or "", 0) * 1000)
+    if event_time is None and not is_needed and not has_event_time(rows):
+        return None, perfect()
+    found = find_event_time(rows, told, event_time, watermark)
+    if found.watermark is None and is_needed and rows.isStreaming:
+        raise PipelineError(
+            f"{told}: how long to wait for late rows by {found.column} is not known, so event time would "
+            'never go on: describe the topic with watermark="30 seconds", or say so here'
+        )
+    return found.column, found.watermark or perfect()
+
+
+def _note(rows: DataFrame, keys: pa.Schema, told: str) -> str:
+    """Tell the pipeline that is being built, if there is one; returns the operator's name in it."""
+    if rows.isStreaming and rows.sparkSession.conf.get(REALTIME_SETTING, "false") == "true":
+        raise PipelineError(
+            f"{told}: hr.keyed keeps its state in Python, which real-time mode can't run: use hr.recent, or "
+            "run without --realtime, in micro-batches"
+        )
+    building = find_building()
+    if building is None:
+        return told
+    # What is kept may grow by fields, and is compared where it is read.
+    parts = tuple(
+        Part(
+            text=name,
+            typed=(typed := f"{name}: {rows.schema[name].dataType.simpleString()}"),
+            definition=typed,
+        )
+        for name in keys.names
+    )
+    building.operators.append(Operator(kind="hr.keyed", keys=parts, state=()))
+    return building.name_operator(told)

@@ -70,9 +70,7 @@ RETURNS = "total bigint, amounts array<bigint>, rested timestamp"
 
 @hr.pipeline(writes=hr.topic("spending", key="card"))
 def spending(payments: DataFrame) -> DataFrame:
-    return hr.keyed(
-        payments, by="card", step=spend, state=Spent, returns=RETURNS, event_time="at", on_timer=rest
-    )
+    return hr.keyed(payments, by="card", step=spend, state=Spent, returns=RETURNS, on_timer=rest)
 
 
 @hr.pipeline(writes=hr.topic("spending", key="card"))
