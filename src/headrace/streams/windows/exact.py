@@ -5,7 +5,7 @@
 | `Count()` | all rows | bigint | rows |
 | `Count(column=)` | rows in which it is not null | bigint | rows |
 | `Sum` | integers; decimal(p, s); floating point | bigint; decimal(min(p + 10, 38), s); double | the sum |
-| `Mean` | numbers, decimals too | double | sum as double, and count |
+| `Mean` | decimal(p, s); other numbers | decimal(p + 4, s + 4), up to 38 digits; double | sum, and count |
 | `Min`, `Max` | whatever has an order | the column's type | the least, the greatest |
 
 A partial is null where no value has come; only a count of nothing is 0. NaN is greater than all other
@@ -16,6 +16,7 @@ is an error, as in Spark: none is ever given that is wrong.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,12 @@ from headrace.streams.windows.aggregate import Partials, Starts
 
 _SURE_SUM_MAX: Final = 2.0**62
 """A sum of whole numbers that floating point sees below this certainly fits 64 bits."""
+
+
+_SUM_DIGITS: Final = 10
+"""How many digits more a sum of decimals has, and..."""
+_MEAN_DIGITS: Final = 4
+"""how many digits more a mean of them has behind the point: as in Spark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +78,7 @@ class Sum:
         if pa.types.is_floating(kind):
             return pa.float64()
         if pa.types.is_decimal(kind):
-            return pa.decimal128(min(kind.precision + 10, 38), kind.scale)
+            return pa.decimal128(min(kind.precision + _SUM_DIGITS, 38), kind.scale)
         raise not_a_number("Sum", self.column, kind)
 
     def partial_types(self, rows: pa.Schema) -> tuple[pa.DataType, ...]:
@@ -90,23 +97,26 @@ class Sum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean:
-    """The mean of a column's values, as a double; null where there are none."""
+    """The mean of a column's values; null where there are none. That of decimals is rounded half up."""
 
     name: str
     column: str
 
     def result_type(self, rows: pa.Schema) -> pa.DataType:
-        kind = column_type(rows, self.column)
-        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            return pa.float64()
-        raise not_a_number("Mean", self.column, kind)
+        total = self.partial_types(rows)[0]
+        return _decimal_mean_type(total) if pa.types.is_decimal(total) else total
 
     def partial_types(self, rows: pa.Schema) -> tuple[pa.DataType, ...]:
-        return (self.result_type(rows), pa.int64())
+        kind = column_type(rows, self.column)
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            return (pa.float64(), pa.int64())
+        if pa.types.is_decimal(kind):
+            return (pa.decimal256(kind.precision + _SUM_DIGITS, kind.scale), pa.int64())
+        raise not_a_number("Mean", self.column, kind)
 
     def gather(self, rows: pa.Table, starts: Starts) -> Partials:
         # Floating point holds whole numbers beyond 2**53 to 53 bits only, which is all that the mean has.
-        values = values_of(rows, self.column).cast(pa.float64(), safe=False)
+        values = values_of(rows, self.column).cast(self.partial_types(rows.schema)[0], safe=False)
         return (_sums(values, starts, self.column), _counts(values.is_valid(), starts))
 
     def merge(self, partials: Partials, starts: Starts) -> Partials:
@@ -116,6 +126,8 @@ class Mean:
         )
 
     def finish(self, partials: Partials) -> pa.Array:
+        if pa.types.is_decimal(partials[0].type):
+            return _decimal_means(partials, self.column)
         return pc.divide(partials[0], partials[1].cast(pa.float64()))
 
 
@@ -236,9 +248,28 @@ def _decimal_sums(values: pa.Array, starts: Starts, column: str) -> pa.Array:
         raise _overflow(column, str(values.type)) from error
 
 
+def _decimal_mean_type(total: pa.DataType) -> pa.DataType:
+    precision = total.precision - _SUM_DIGITS + _MEAN_DIGITS
+    return pa.decimal128(min(precision, 38), min(total.scale + _MEAN_DIGITS, 38))
+
+
+def _decimal_means(partials: Partials, column: str) -> pa.Array:
+    kind = _decimal_mean_type(partials[0].type)
+    last_digit = Decimal(1).scaleb(-kind.scale)
+    with localcontext(Context(prec=100, rounding=ROUND_HALF_UP)):
+        means = [
+            None if total is None else (total / count).quantize(last_digit)
+            for total, count in zip(*(partial.to_pylist() for partial in partials), strict=True)
+        ]
+    try:
+        return pa.array(means, kind)
+    except pa.ArrowInvalid as error:
+        raise _overflow(column, str(kind)) from error
+
+
 def _overflow(column: str, kind: str) -> PipelineError:
     return PipelineError(
-        f"a sum of column {column!r} does not fit {kind}; cast the column to decimal or double"
+        f"an aggregate of column {column!r} does not fit {kind}; cast the column to decimal or double"
     )
 
 

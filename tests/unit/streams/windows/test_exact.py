@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
@@ -67,13 +67,27 @@ def test_sums_have_the_types_of_spark() -> None:
     types = [Sum(name="s", column=column).result_type(schema) for column in schema.names]
     assert types == [pa.int64(), pa.float64(), pa.decimal128(22, 2), pa.decimal128(38, 1)]
     assert answer(sum_x, [Decimal("0.10"), Decimal("0.20"), None], pa.decimal128(12, 2)) == Decimal("0.30")
-    assert answer(mean_x, [Decimal("0.10"), Decimal("0.40")], pa.decimal128(12, 2)) == 0.25
+
+
+def test_means_of_decimals_are_decimals_of_four_more_digits_rounded_half_up() -> None:
+    schema = pa.schema({"x": pa.decimal128(12, 2)})
+    assert mean_x.result_type(schema) == pa.decimal128(16, 6)
+    assert mean_x.result_type(pa.schema({"x": pa.decimal128(36, 2)})) == pa.decimal128(38, 6)
+    assert answer(mean_x, [Decimal("0.10"), None, Decimal("0.40")], pa.decimal128(12, 2)) == Decimal("0.25")
+    two_thirds = [Decimal("0.01"), Decimal("0.01"), Decimal("0.00")]
+    assert answer(mean_x, two_thirds, pa.decimal128(12, 2)) == Decimal("0.006667")
+    assert answer(mean_x, [-value for value in two_thirds], pa.decimal128(12, 2)) == Decimal("-0.006667")
+    assert answer(mean_x, [None], pa.decimal128(12, 2)) is None
+    with pytest.raises(PipelineError, match="does not fit decimal128"):
+        answer(mean_x, [Decimal("9" * 38)], pa.decimal128(38, 0))
 
 
 def test_sums_of_integers_are_exact_up_to_64_bits_and_never_wrong() -> None:
     assert answer(sum_x, [2**62, 2**62 - 1, None, 0], pa.int64()) == 2**63 - 1
     assert answer(sum_x, [2**63 - 1, 1, -1], pa.int64()) == 2**63 - 1
-    with pytest.raises(PipelineError, match="a sum of column 'x' does not fit bigint; cast the column"):
+    with pytest.raises(
+        PipelineError, match="an aggregate of column 'x' does not fit bigint; cast the column"
+    ):
         answer(sum_x, [2**63 - 1, 1], pa.int64())
 
 
@@ -152,7 +166,8 @@ def naive(name: str, values: list[Any]) -> Any:
     if name == "s":
         return sum(there[1:], there[0])
     if name == "m":
-        return float(sum(there[1:], there[0])) / len(there)
+        mean = sum(there[1:], there[0]) / len(there)
+        return mean.quantize(Decimal("1e-6"), ROUND_HALF_UP) if isinstance(mean, Decimal) else mean
     return min(there, key=nan_last) if name == "least" else max(there, key=nan_last)
 
 
