@@ -38,7 +38,9 @@ def _plain(column: pa.Array, name: str) -> list[pa.Array]:
     if pa.types.is_nested(column.type):
         raise PipelineError(f"{name!r} can't be a key, because it is a {column.type}: keys are plain values")
     if pa.types.is_floating(column.type):
-        return [pc.add(column, pa.scalar(0.0, column.type))]
+        # Zero has two signs, and NaN has many forms.
+        nan = pa.scalar(float("nan"), column.type)
+        return [pc.if_else(pc.is_nan(column), nan, pc.add(column, pa.scalar(0.0, column.type)))]
     return [column]
 
 

@@ -143,6 +143,15 @@ def test_a_null_key_is_a_key_like_others() -> None:
     assert shown(step) == ["None [0, 10) 2 5 on_time", " [0, 10) 1 2 on_time"]
 
 
+def test_keys_are_equal_as_in_spark() -> None:
+    arrivals = batch(*((None, 1, 1) for _ in range(6)), is_end=True)
+    keys = pa.array([0.0, float("nan"), -0.0, None, -float("nan"), None])
+    step = windows(tumbling("10 seconds")).step(
+        {}, replace(arrivals, rows=arrivals.rows.set_column(0, "card", keys))
+    )
+    assert [row["count"] for row in step.outputs[RESULTS].to_pylist()] == [2, 2, 2]
+
+
 def test_without_a_key_all_rows_are_together() -> None:
     logic = windows(tumbling("10 seconds"), by=())
     *_, step = steps(logic, batch(("ann", 1, 1)), batch(("bob", 2, 2)), batch(("bob", 10, 0)))
