@@ -1,29 +1,30 @@
-"""Percentiles of a column, exact for few values and estimated for many.
-
-The partial of a window, in four columns:
-
-    values     binary   `=` and the values themselves (little-endian doubles), while they are few;
-                        `~` and a t-digest of the library datasketches, when there are more than VALUES_MAX
-    below      bigint   how many values are -Infinity
-    above      bigint   how many are Infinity
-    nan        bigint   how many are NaN, which counts as greater than all other values, as in Spark
+"""Percentiles of a column, exact for few values and within a known error for many.
 
 The percentile p of n values is the one at rank ceil(p * n), at least 1, counted from the smallest: always a
-value that is there, as Spark's percentile_approx gives. From a digest it is an estimate: the rank of what is
-given differs from p by at most about 0.5 % of n, and by much less near 0 and 1.
+value that is there, as Spark's percentile_approx gives. NaN is greater than all other values, as in Spark.
 
-KLL sketches, which Spark has too, were decided against: theirs toss coins, so that a batch that is run again
-after a crash would give other results.
+A window's values are kept in levels. A value of level i stands for 2**i values. When a level has more than
+LEVEL_SIZE_MAX values, they are sorted, and every second one goes up a level, where it stands for its
+neighbour, too: the first of each pair one time, the second the next time, in turn. That is a KLL sketch
+without its coins. Those of Spark, and of the library datasketches, toss them, so that a batch that is run
+again after a crash would give other results.
+
+Each time a level is thinned out, a rank changes by at most what one of its values stands for. So the rank of
+what is given differs from the one that was asked for by at most a share of log2(n / LEVEL_SIZE_MAX) /
+LEVEL_SIZE_MAX of n: 1 % for a million values, much less in practice. Up to LEVEL_SIZE_MAX values it is exact.
+
+A partial is one binary: the number of levels in a byte; for each level how many values it has, as a
+little-endian unsigned integer of 32 bits, of which the highest says which ones go up next; and the values as
+little-endian doubles, level by level. NULL is a window of no values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Final
 
-import datasketches
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -36,13 +37,10 @@ from headrace.streams.windows.runs import run_numbers
 
 Doubles = npt.NDArray[np.float64]
 
-VALUES_MAX: Final = 512
-"""Up to so many values of a window are kept themselves, and percentiles are exact."""
-DIGEST_SIZE: Final = 400
-"""The t-digest's k: larger is more exact, and takes more state; it has at most twice as many centroids."""
+LEVEL_SIZE_MAX: Final = 1_024
 
-_EXACT: Final = b"="
-_DIGEST: Final = b"~"
+_ODD: Final = 1 << 31
+_NOTHING: Final = np.empty(0, dtype="<f8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,39 +61,31 @@ class Percentiles:
         found = column_type(rows, self.column)
         if not (pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found)):
             raise not_a_number("a percentile", self.column, found)
-        return (pa.binary(), pa.int64(), pa.int64(), pa.int64())
+        return (pa.binary(),)
 
     def gather(self, rows: pa.Table, starts: Starts) -> Partials:
         numbers = pc.cast(values_of(rows, self.column), pa.float64(), safe=False)
-        run = run_numbers(starts, len(rows))[np.asarray(pc.is_valid(numbers))]
-        values = np.asarray(pc.drop_null(numbers))
-        unusual = [values == -np.inf, values == np.inf, np.isnan(values)]
-        finite = np.isfinite(values)
-        bounds = np.searchsorted(run[finite], np.arange(len(starts) + 1))
-        return (
-            pa.array(_packed(values[finite], bounds), pa.binary()),
-            *(pa.array(np.bincount(run[which], minlength=len(starts)), pa.int64()) for which in unusual),
-        )
+        run = run_numbers(starts, len(rows))[np.asarray(pc.is_valid(numbers), dtype=bool)]
+        values = np.asarray(pc.drop_null(numbers)).astype("<f8", copy=False)
+        bounds = np.searchsorted(run, np.arange(len(starts) + 1)).tolist()
+        packed = [_Levels([(values[start:end], False)]).packed() for start, end in pairwise(bounds)]
+        return (pa.array(packed, pa.binary()),)
 
     def merge(self, partials: Partials, starts: Starts) -> Partials:
         packed = partials[0].to_pylist()
-        merged = [_merged(packed[start:end]) for start, end in pairwise([*starts.tolist(), len(packed)])]
-        counts = [np.asarray(pc.fill_null(column, 0)) for column in partials[1:]]
-        summed = [np.add.reduceat(column, starts) if len(starts) else column for column in counts]
-        return (pa.array(merged, pa.binary()), *(pa.array(column, pa.int64()) for column in summed))
+        bounds = pairwise([*starts.tolist(), len(packed)])
+        return (pa.array([_merged(packed[start:end]) for start, end in bounds], pa.binary()),)
 
     def finish(self, partials: Partials) -> pa.Array:
-        found = [
-            _percentiles(self.ranks, *one)
-            for one in zip(*(column.to_pylist() for column in partials), strict=True)
-        ]
+        found = [_percentiles(packed, self.ranks) for packed in partials[0].to_pylist()]
         if self.is_list:
             return pa.array(found, pa.list_(pa.float64()))
-        return pa.array([None if one is None else one[0] for one in found], pa.float64())
+        values = [None if one is None else one[0] for one in found]
+        return pa.array(values, pa.float64())
 
 
 def percentile(column: str, p: float, *, name: str | None = None) -> Percentiles:
-    """The percentile of a column: `percentile("amount", 0.99)`; exact up to 512 values of a window."""
+    """The percentile of a column: `percentile("amount", 0.99)`; exact up to 1,024 values of a window."""
     return Percentiles(name=name or f"percentile_{column}", column=column, ranks=_checked([p]), is_list=False)
 
 
@@ -115,68 +105,61 @@ def _checked(ps: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(p) for p in ps)
 
 
-def _packed(values: Doubles, bounds: npt.NDArray[np.int64]) -> list[bytes]:
-    return [_pack(values[start:end]) for start, end in pairwise(bounds.tolist())]
+class _Levels:
+    """The values of a window, level by level, each with whether the odd ones go up next."""
 
+    def __init__(self, levels: Iterable[tuple[Doubles, bool]]) -> None:
+        """Thin out levels that are too large."""
+        self.levels: list[tuple[Doubles, bool]] = []
+        going_up = _NOTHING
+        waiting = list(levels)
+        while waiting or len(going_up):
+            values, is_odd = waiting.pop(0) if waiting else (_NOTHING, False)
+            values, going_up = np.concatenate([values, going_up]) if len(going_up) else values, _NOTHING
+            if len(values) > LEVEL_SIZE_MAX:
+                ordered = np.sort(values)
+                pairs = len(ordered) // 2 * 2
+                going_up, values = ordered[int(is_odd) : pairs : 2], ordered[pairs:]
+                is_odd = not is_odd
+            self.levels.append((values, is_odd))
 
-def _pack(values: Doubles) -> bytes:
-    if len(values) <= VALUES_MAX:
-        return _EXACT + values.astype("<f8").tobytes()
-    digest = datasketches.tdigest_double(DIGEST_SIZE)
-    digest.update(values)
-    return _DIGEST + bytes(digest.serialize())
+    def packed(self) -> bytes:
+        """As a partial."""
+        counts = [len(values) | (_ODD if is_odd else 0) for values, is_odd in self.levels]
+        parts = [bytes([len(counts)]), np.array(counts, dtype="<u4").tobytes()]
+        return b"".join([*parts, *(values.tobytes() for values, _ in self.levels)])
 
-
-def _unpacked(packed: bytes) -> Doubles:
-    return np.frombuffer(packed, "<f8", offset=1)
+    @staticmethod
+    def unpacked(packed: bytes) -> list[tuple[Doubles, bool]]:
+        """The levels of a partial."""
+        count = packed[0]
+        told = np.frombuffer(packed, "<u4", count, offset=1)
+        values = np.frombuffer(packed, "<f8", offset=1 + 4 * count)
+        bounds = np.cumsum(told & (_ODD - 1))[:-1]
+        return list(zip(np.split(values, bounds), ((told & _ODD) > 0).tolist(), strict=True))
 
 
 def _merged(parts: list[bytes | None]) -> bytes | None:
-    if len(parts) == 1:
-        return parts[0]
-    exact = [_unpacked(part) for part in parts if part is not None and part[:1] == _EXACT]
-    values = np.concatenate(exact) if exact else np.empty(0)
-    digests = [part for part in parts if part is not None and part[:1] == _DIGEST]
-    if not digests:
-        return _pack(values)
-    merged = datasketches.tdigest_double.deserialize(digests[0][1:])
-    for part in digests[1:]:
-        merged.merge(datasketches.tdigest_double.deserialize(part[1:]))
-    merged.update(values)
-    return _DIGEST + bytes(merged.serialize())
+    known = [part for part in parts if part is not None]
+    if len(known) <= 1:
+        return known[0] if known else None
+    each = [_Levels.unpacked(part) for part in known]
+    levels = []
+    for same in zip_longest(*each, fillvalue=(_NOTHING, False)):
+        is_odd = sum(is_odd for _, is_odd in same) % 2 == 1
+        levels.append((np.concatenate([values for values, _ in same]), is_odd))
+    return _Levels(levels).packed()
 
 
-def _percentiles(
-    ranks: tuple[float, ...], packed: bytes | None, below: int | None, above: int | None, nan: int | None
-) -> list[float] | None:
+def _percentiles(packed: bytes | None, ranks: tuple[float, ...]) -> list[float] | None:
     """The percentiles of one window; None where it has no values."""
-    below, above, nan = below or 0, above or 0, nan or 0
-    find = _finder(packed or _EXACT)
-    count = below + find.count + above + nan
-    if not count:
+    levels = [] if packed is None else _Levels.unpacked(packed)
+    values = np.concatenate([_NOTHING, *(values for values, _ in levels)])
+    if not len(values):
         return None
-    places = [max(1, int(np.ceil(rank * count))) - below for rank in ranks]
-    unusual = (-np.inf, np.inf, np.nan)
-    return [
-        find.value(place)
-        if 1 <= place <= find.count
-        else unusual[int(place > 0) + int(place > find.count + above)]
-        for place in places
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Finder:
-    """Finds the finite value of a rank, counted from 1."""
-
-    count: int
-    value: Callable[[int], float]
-
-
-def _finder(packed: bytes) -> _Finder:
-    if packed[:1] == _EXACT:
-        values = np.sort(_unpacked(packed))
-        return _Finder(len(values), lambda place: float(values[place - 1]))
-    digest = datasketches.tdigest_double.deserialize(packed[1:])
-    count = int(digest.get_total_weight())
-    return _Finder(count, lambda place: float(digest.get_quantile((place - 0.5) / count)))
+    weights = np.repeat([1 << level for level in range(len(levels))], [len(values) for values, _ in levels])
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    places = [max(1, int(np.ceil(rank * int(reached[-1])))) for rank in ranks]
+    found: list[float] = values[order][np.searchsorted(reached, places)].tolist()
+    return found

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
 from headrace.streams.windows.aggregate import Aggregate, Partials
-from headrace.streams.windows.quantiles import VALUES_MAX, percentile, percentiles
+from headrace.streams.windows.quantiles import LEVEL_SIZE_MAX, percentile, percentiles
 from headrace.streams.windows.rank import greatest_rows
 from headrace.streams.windows.runs import joined
 from headrace.streams.windows.sketches import approximate_distinct, heavy_hitters
@@ -116,11 +116,11 @@ def test_percentiles_of_few_values_are_exact(
 
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), data=st.data())
-def test_percentiles_of_many_values_are_within_one_percent_of_their_rank(
+def test_percentiles_of_many_values_are_within_half_a_percent_of_their_rank(
     seed: int, data: st.DataObject
 ) -> None:
     random = np.random.default_rng(seed)
-    count = data.draw(st.integers(VALUES_MAX + 1, 5_000))
+    count = data.draw(st.integers(LEVEL_SIZE_MAX + 1, 20_000))
     make: Any = data.draw(st.sampled_from([random.normal, random.exponential, random.random]))
     values = make(size=count)
     ranks = [0.001, 0.05, 0.5, 0.9, 0.99, 0.999]
@@ -129,14 +129,14 @@ def test_percentiles_of_many_values_are_within_one_percent_of_their_rank(
     for rank, value in zip(ranks, found, strict=True):
         low = np.searchsorted(ordered, value, "left") / count
         high = np.searchsorted(ordered, value, "right") / count
-        assert low - 0.01 <= rank <= high + 0.01
+        assert low - 0.005 <= rank <= high + 0.005
+        assert value in ordered
 
 
 def test_infinite_values_and_nan_keep_their_place_among_many() -> None:
     values = [-math.inf] * 1_000 + [1.0] * 1_000 + [math.inf] * 1_000 + [math.nan] * 1_000
-    found = aggregated(
-        percentiles("value", [0, 0.25, 0.26, 0.5, 0.51, 0.75, 0.76, 1]), table(values), [500, 2_500]
-    )
+    ranks = [0, 0.24, 0.26, 0.49, 0.51, 0.74, 0.76, 1]
+    found = aggregated(percentiles("value", ranks), table(values), [500, 2_500])
     assert str(found) == "[-inf, -inf, 1.0, 1.0, inf, inf, nan, nan]"
 
 
