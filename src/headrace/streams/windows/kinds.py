@@ -16,9 +16,13 @@ since 1970-01-01 UTC, and `offset` shifts them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from headrace.errors import PipelineError
 from headrace.streams.time.durations import Duration, duration_text, duration_us, offset_us
+
+WINDOWS_PER_EVENT_MAX: Final = 100_000
+"""Each window of each event is a result: more of them than this would be meant by nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,7 @@ def hopping(size: Duration, *, every: Duration, offset: Duration = "0 seconds") 
             f"a window of {duration_text(size_us)} every {duration_text(every_us)} would leave events in no "
             "window; let every be at most the size"
         )
+    _check_count(size_us, every_us)
     return Hopping(size_us=size_us, every_us=every_us, offset_us=offset_us(offset, "offset"))
 
 
@@ -94,6 +99,7 @@ def cumulative(size: Duration, *, step: Duration, offset: Duration = "0 seconds"
             f"a window of {duration_text(size_us)} can't be reached in steps of {duration_text(step_us)}; "
             "let the size be a multiple of the step"
         )
+    _check_count(size_us, step_us)
     return Cumulative(size_us=size_us, step_us=step_us, offset_us=offset_us(offset, "offset"))
 
 
@@ -126,3 +132,12 @@ def kind_text(kind: Kind) -> str:
     if isinstance(kind, Cumulative):
         text += f" in steps of {duration_text(kind.step_us)}"
     return f"{text} from {duration_text(kind.offset_us)}" if kind.offset_us else text
+
+
+def _check_count(size_us: int, distance_us: int) -> None:
+    count = size_us // distance_us
+    if count > WINDOWS_PER_EVENT_MAX:
+        raise PipelineError(
+            f"an event would be in {count:,} windows; at most {WINDOWS_PER_EVENT_MAX:,} are possible: let "
+            "them begin, or grow, at longer intervals"
+        )

@@ -71,6 +71,8 @@ def test_triggers_are_values() -> None:
     ("make", "message"),
     [
         (lambda: hopping("1 minute", every="2 minutes"), "would leave events in no window"),
+        (lambda: hopping("365 days", every="1 second"), "would be in 31,536,000 windows; at most 100,000"),
+        (lambda: cumulative("365 days", step="1 second"), "would be in 31,536,000 windows; at most 100,000"),
         (lambda: cumulative("1 hour", step="25 minutes"), "let the size be a multiple of the step"),
         (lambda: session_window("0 seconds"), "gap is '0 seconds'"),
         (lambda: sliding("-1 second"), "size is '-1 second'"),

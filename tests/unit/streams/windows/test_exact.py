@@ -185,7 +185,7 @@ def starts_of(pieces: list[Any]) -> Any:
     return np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(cut_groups())
 def test_merged_partials_give_what_all_rows_at_once_give(
     case: tuple[pa.DataType, list[list[list[Any]]]],
