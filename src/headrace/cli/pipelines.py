@@ -66,7 +66,9 @@ def row_of(status: Status, lag: int | None) -> dict[str, object]:
         "late_rows": status.late_row_count,
         "state_rows": status.state_row_count,
         "state_bytes": status.state_bytes,
+        "operators": status.operator_counts,
         "watermark": status.watermark,
+        "watermark_lag_s": status.watermark_lag_s(datetime.now(UTC)),
         "next_offsets": status.next_offsets,
     }
 

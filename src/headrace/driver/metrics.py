@@ -6,6 +6,7 @@ Counts are those of all runs of a pipeline on its data directory, so they go on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, get_args
 
 from prometheus_client import CollectorRegistry
@@ -21,12 +22,14 @@ Statuses = Callable[[], Sequence[Status]]
 Lags = Callable[[Sequence[Status]], dict[str, int]]
 Value = Callable[[Status], float | None]
 
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
 COUNTERS: Final[dict[str, tuple[str, Value]]] = {
     "batches": ("Batches finished.", lambda status: status.batch_count),
     "rows_read": ("Rows read.", lambda status: status.input_row_count),
     "rows_written": ("Rows written.", lambda status: status.output_row_count),
     "late_rows": (
-        "Rows that came after the watermark and were left out.",
+        "Rows that came after the watermark.",
         lambda status: status.late_row_count,
     ),
     "restarts": (
@@ -47,6 +50,14 @@ GAUGES: Final[dict[str, tuple[str, Value]]] = {
     "batch_duration_seconds": (
         "How long the last batch took.",
         lambda status: None if status.batch_ms is None else status.batch_ms / 1000,
+    ),
+    "watermark_timestamp_seconds": (
+        "Up to when events are taken to be complete.",
+        lambda status: None if (lag_s := status.watermark_lag_s(_EPOCH)) is None else -lag_s,
+    ),
+    "watermark_lag_seconds": (
+        "How far that is behind the clock.",
+        lambda status: status.watermark_lag_s(datetime.now(UTC)),
     ),
     "state_rows": ("Rows that Spark keeps as state.", lambda status: status.state_row_count),
     "state_bytes": ("Memory that state takes.", lambda status: status.state_bytes),
@@ -88,6 +99,7 @@ class PipelineMetrics:
             gauge = GaugeMetricFamily(f"headrace_pipeline_{name}", documentation, labels=("pipeline",))
             yield _filled(gauge, statuses, value)
         yield _phases(statuses)
+        yield _operators(statuses)
         lags = self._lags(statuses)
         lag = GaugeMetricFamily(
             "headrace_pipeline_lag_records",
@@ -114,6 +126,19 @@ def _states(statuses: Iterable[Status]) -> Metric:
     for status in statuses:
         for state in get_args(State):
             family.add_metric((status.name, state), status.state == state)
+    return family
+
+
+def _operators(statuses: Iterable[Status]) -> Metric:
+    family = CounterMetricFamily(
+        "headrace_pipeline_operator_rows",
+        "What operators have counted: rows that were late, dropped, had no event time, ...",
+        labels=("pipeline", "operator", "count"),
+    )
+    for status in statuses:
+        for operator, counts in status.operator_counts.items():
+            for name, count in counts.items():
+                family.add_metric((status.name, operator, name), count)
     return family
 
 

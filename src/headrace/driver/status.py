@@ -17,19 +17,18 @@ dead, its supervisor. It stays when the query has ended: rows are counted on fro
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from headrace.driver.process import ProcessId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 State = Literal["starting", "running", "restarting", "stopped", "failed", "crashed"]
 Offsets = dict[str, dict[int, int]]
 """The next offset to read, by topic and partition."""
+OperatorCounts = Mapping[str, Mapping[str, int]]
 
 LAST_ERROR_LENGTH_MAX: Final = 2000
 _ENDED: Final = frozenset({"stopped", "failed"})
@@ -62,7 +61,9 @@ class Status:
     output_row_count: int | None = None
     """None as long as Spark has not told."""
     late_row_count: int = 0
-    """Rows that came after the watermark and were left out by Spark's own operators."""
+    """Rows that came after the watermark: left out by Spark's own operators, or treated as ours are told."""
+    operator_counts: OperatorCounts = field(default_factory=dict)
+    """What operators of ours have counted, by operator: `late`, `dropped`, ..."""
     input_rows_per_s: float | None = None
     batch_id: int | None = None
     batch_ms: int | None = None
@@ -75,6 +76,14 @@ class Status:
     """Where the next batch begins."""
     lag: int | None = None
     """How many records there were beyond the last batch when it was begun."""
+
+    def watermark_lag_s(self, now: datetime) -> float | None:
+        """How far event time is behind; None where no operator has a watermark."""
+        if self.watermark is None:
+            return None
+        moment = datetime.fromisoformat(self.watermark)
+        # Spark says 1970 as long as it has seen no event.
+        return None if moment.timestamp() == 0 else (now - moment).total_seconds()
 
     def seen_now(self) -> Status:
         """The same, with a state that holds although nobody was left to write it down."""

@@ -34,7 +34,10 @@ class Progress:
     lag: int | None = None
     """How many records there were beyond the batch when it was begun."""
     late_row_count: int = 0
-    """Rows that Spark's own operators left out because they came after the watermark."""
+    """Rows that came after the watermark: Spark's own operators leave them out, ours say what becomes of
+    them."""
+    operator_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What our operators have counted in the batch: `late`, `dropped`, ..., by operator."""
     state_row_count: int | None = None
     state_bytes: int | None = None
     """None where the query keeps no state."""

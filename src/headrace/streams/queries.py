@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import StreamsConfig
 from headrace.errors import HeadraceError, PipelineError, PipelineFailed
 from headrace.streams.admin import ask_partition_counts, ask_starts, ensure_topics
+from headrace.streams.buckets.reports import OperatorReports, collected, with_operators
 from headrace.streams.building import build_stream
 from headrace.streams.check import keep_plan
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
@@ -77,6 +78,8 @@ class Queries:
     _starts: Mapping[str, Starts] = field(default_factory=dict)
     _begin: dict[str, Callable[[], None]] = field(default_factory=dict)
     """Starts each of the queries."""
+    _reports: dict[str, list[OperatorReports]] = field(default_factory=dict)
+    """What the operators of each query have counted."""
     _growths: Counter[str] = field(default_factory=Counter)
     """How often each query was started again because a topic had grown."""
     _reported: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -211,7 +214,8 @@ class Queries:
             frames = {
                 parameter: read_stream(self.session, topic, reader) for parameter, topic in sources.items()
             }
-            rows, built = build_stream(pipeline, frames, self.config)
+            with collected() as self._reports[pipeline.name]:
+                rows, built = build_stream(pipeline, frames, self.config)
             plan = describe_rows(rows, frames, sources, self.config, built.operators)
             keep_plan(self.config, pipeline, plan, realtime=self.realtime)
             self._write_result(pipeline, rows, built.side_topics)
@@ -341,8 +345,12 @@ class Queries:
         ) from error
 
     def _counted(self, report: Progress) -> Progress:
-        """With the number of rows that were written, where our own writer knows it."""
-        if not report.is_batch or report.query not in self._batches:
+        """With what our operators have counted, and how many rows our own writer has written."""
+        if not report.is_batch:
+            return report
+        told = [(each.operator, each.batches()) for each in self._reports.get(report.query, ())]
+        report = with_operators(report, told)
+        if report.query not in self._batches:
             return report
         written = self._batches[report.query].written.get(report.batch_id)
         return replace(report, output_row_count=written)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +17,13 @@ from typing import Final
 
 from headrace.config import StreamsConfig
 from headrace.driver.process import ProcessId
-from headrace.driver.status import LAST_ERROR_LENGTH_MAX, Status, read_status, write_status
+from headrace.driver.status import (
+    LAST_ERROR_LENGTH_MAX,
+    OperatorCounts,
+    Status,
+    read_status,
+    write_status,
+)
 from headrace.errors import HeadraceError
 from headrace.logs import fields
 from headrace.streams.progress import Progress
@@ -128,6 +134,7 @@ def first_status(config: StreamsConfig, query: QueryDescription, mode: str) -> S
         input_row_count=former.input_row_count,
         output_row_count=former.output_row_count,
         late_row_count=former.late_row_count,
+        operator_counts=former.operator_counts,
         next_offsets=former.next_offsets,
     )
 
@@ -145,6 +152,7 @@ def counted(status: Status, progress: Progress) -> Status:
         input_row_count=status.input_row_count + progress.input_row_count,
         output_row_count=output_row_count,
         late_row_count=status.late_row_count + progress.late_row_count,
+        operator_counts=_added(status.operator_counts, progress.operator_counts),
         batch_id=progress.batch_id,
         batch_ms=progress.duration_ms,
         phases_ms=progress.phases_ms,
@@ -154,6 +162,13 @@ def counted(status: Status, progress: Progress) -> Status:
         next_offsets=progress.next_offsets or status.next_offsets,
         lag=progress.lag,
     )
+
+
+def _added(counts: OperatorCounts, more: OperatorCounts) -> OperatorCounts:
+    return {
+        operator: dict(Counter(counts.get(operator, {})) + Counter(more.get(operator, {})))
+        for operator in {**counts, **more}
+    }
 
 
 class Rate:

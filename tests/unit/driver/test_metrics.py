@@ -53,8 +53,24 @@ def test_counts_durations_and_lag_are_told_by_pipeline() -> None:
     assert found["headrace_pipeline_running_since_timestamp_seconds", "copies"] == NOW.timestamp()
 
 
+def test_the_watermark_and_what_operators_count_are_told() -> None:
+    moment = "2026-01-02T03:04:05.000Z"
+    windows = replace(COPIES, watermark=moment, operator_counts={"window": {"late": 3, "dropped": 1}})
+    found = samples(windows)
+    told = found["headrace_pipeline_watermark_timestamp_seconds", "copies"]
+    assert told == datetime.fromisoformat(moment).timestamp()
+    assert found["headrace_pipeline_watermark_lag_seconds", "copies"] > 0
+    rows = {
+        frozenset(labels): count
+        for (name, *labels), count in found.items()
+        if name.endswith("operator_rows_total")
+    }
+    assert rows == {frozenset({"copies", "window", "late"}): 3, frozenset({"copies", "window", "dropped"}): 1}
+
+
 def test_what_is_not_known_is_left_out() -> None:
     found = samples(COUNTS)
+    assert ("headrace_pipeline_watermark_lag_seconds", "counts") not in found
     assert ("headrace_pipeline_rows_written_total", "counts") not in found
     assert ("headrace_pipeline_lag_records", "counts") not in found
     assert ("headrace_pipeline_state_rows", "counts") not in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.streams.buckets.reports import BatchReport, with_operators
 from headrace.streams.progress import parse_progress
 
 REPORT: dict[str, Any] = {
@@ -80,3 +81,20 @@ def test_a_source_that_tells_no_offsets_leaves_the_lag_open() -> None:
     sources = [{"description": "RateStream", "endOffset": 17, "latestOffset": None}]
     progress = parse_progress("copies", {**REPORT, "sources": sources})
     assert (progress.next_offsets, progress.lag) == ({}, None)
+
+
+def test_what_operators_have_counted_in_the_batch_is_told_with_it() -> None:
+    late = BatchReport(batch_id=4, counts={"late": 2, "dropped": 2}, gauges={"watermark_us": 90_000_000})
+    earlier = BatchReport(batch_id=3, counts={"late": 100}, gauges={"watermark_us": 1})
+    ahead = BatchReport(batch_id=4, counts={}, gauges={"watermark_us": 95_000_000})
+    progress = with_operators(
+        parse_progress("counts", REPORT), [("window", [earlier, late]), ("window-2", [ahead])]
+    )
+    assert progress.operator_counts == {"window": {"late": 2, "dropped": 2}}
+    assert progress.late_row_count == 5
+    assert progress.watermark == "1970-01-01T00:01:30.000Z"
+
+
+def test_a_query_without_operators_of_ours_is_told_as_spark_tells_it() -> None:
+    progress = parse_progress("counts", REPORT)
+    assert with_operators(progress, []) == progress

@@ -74,8 +74,10 @@ def test_a_query_that_fails_says_why_in_one_line(config: StreamsConfig) -> None:
 def test_rows_are_counted_on_over_runs(config: StreamsConfig) -> None:
     for _ in range(2):
         with reporting(config, [QUERY], realtime=False) as reporter:
-            reporter.report([batch(0, 5, out=4, late=1), batch(1, 2, out=2), IDLE])
+            counted = replace(batch(1, 2, out=2), operator_counts={"window": {"late": 3}})
+            reporter.report([batch(0, 5, out=4, late=1), counted, IDLE])
     status = read(config)
+    assert status.operator_counts == {"window": {"late": 6}}
     assert (status.batch_count, status.input_row_count, status.output_row_count) == (4, 14, 12)
     assert status.late_row_count == 2
     assert (status.batch_id, status.lag, status.next_offsets) == (1, 0, {"orders": {0: 2}})

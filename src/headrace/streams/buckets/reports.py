@@ -11,15 +11,18 @@ Spark merges what tasks tell in a thread of its own; `OperatorReports` may be lo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame
+
+from headrace.streams.progress import Progress
 
 BATCHES_KEPT: Final = 100
 """As many as Spark keeps reports of."""
@@ -101,6 +104,33 @@ def new_reports(operator: str, rows: DataFrame) -> OperatorReports | None:
         return None
     reports.append(OperatorReports(operator, rows.sparkSession.sparkContext))
     return reports[-1]
+
+
+def with_operators(progress: Progress, told: Iterable[tuple[str, Sequence[BatchReport]]]) -> Progress:
+    """What is known of a batch, with what the query's operators have told of it, by name."""
+    counts: dict[str, Mapping[str, int]] = {}
+    watermarks_us = []
+    for operator, batches in told:
+        for batch in batches:
+            if batch.batch_id == progress.batch_id:
+                counts[operator] = batch.counts
+                watermarks_us += [batch.gauges["watermark_us"]] if "watermark_us" in batch.gauges else []
+    late = sum(each.get("late", 0) for each in counts.values())
+    watermark = progress.watermark
+    if watermarks_us:
+        # Ours waits for the slowest partition, which Spark's own does not.
+        watermark = _moment(min(watermarks_us))
+    return replace(
+        progress,
+        operator_counts={operator: counted for operator, counted in counts.items() if counted},
+        late_row_count=progress.late_row_count + late,
+        watermark=watermark,
+    )
+
+
+def _moment(time_us: int) -> str:
+    moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _in_worker(operator: str, told: Accumulator[StepReports]) -> OperatorReports:
