@@ -15,6 +15,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 from headrace.errors import PipelineError
 from headrace.streams.time.durations import duration_text
 from headrace.streams.time.policies import Adaptive, Bounded, Policy, bounded, from_json, perfect, to_json
+from headrace.streams.unended import is_unended
 
 EVENT_TIME_KEY: Final = "headrace.watermark"
 """In a column's metadata: it is the event time; with the watermark's JSON, or empty."""
@@ -32,8 +33,8 @@ class EventTime:
     """Who asks."""
 
     def policy(self, rows: DataFrame) -> Policy:
-        """How long to wait for late rows; in batch, until the end."""
-        if not rows.isStreaming:
+        """How long to wait for late rows; in a batch that ends, until its end."""
+        if not rows.isStreaming and not is_unended():
             return perfect()
         if self.watermark is None:
             raise PipelineError(
@@ -47,6 +48,14 @@ def mark_event_time(rows: DataFrame, column: str, watermark: str | Policy | None
     """Say which column is the event time."""
     policy = "" if watermark is None else to_json(_policy(watermark))
     return rows.withMetadata(column, {**rows.schema[column].metadata, EVENT_TIME_KEY: policy})
+
+
+def keep_event_time(rows: DataFrame, result: DataFrame) -> DataFrame:
+    """The result of an operator, in which the event time of its rows is known as such, if it is there."""
+    for field in rows.schema.fields:
+        if EVENT_TIME_KEY in field.metadata and field.name in result.columns:
+            result = result.withMetadata(field.name, {EVENT_TIME_KEY: field.metadata[EVENT_TIME_KEY]})
+    return result
 
 
 def find_event_time(

@@ -18,6 +18,7 @@ from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import Logic
 from headrace.streams.buckets.operator import run_logic
 from headrace.streams.building import current_building
+from headrace.streams.event_time import keep_event_time
 from headrace.streams.plans import Operator, Part
 from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.recognise import ARGUMENT_PREFIX
@@ -77,7 +78,7 @@ class Stateful:
                     building.side_topics[place] = self._topic(policy)
                     files[output] = SideFiles.of(building.checkpoint, place)
             side = SideRows(files=files) if files else None
-        return run_logic(
+        result = run_logic(
             rows,
             logic,
             by=self.by,
@@ -86,6 +87,7 @@ class Stateful:
             buckets=self.buckets,
             side=side,
         )
+        return keep_event_time(rows, result)
 
     def _topic(self, policy: SideOutput) -> Topic:
         return Topic(name=policy.topic, key=self.by[0] if len(self.by) == 1 else None)

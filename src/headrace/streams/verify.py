@@ -53,6 +53,7 @@ from headrace.streams.sinks.records import DELETE_COLUMN
 from headrace.streams.spans import Span
 from headrace.streams.tallies import Tallies, compare, counts_of
 from headrace.streams.topic import METADATA_COLUMN, Topic
+from headrace.streams.unended import unended
 from headrace.streams.workspace import workspace
 from headrace.streams.written import Written, read_written
 
@@ -159,9 +160,10 @@ class _Verification:
             parameter: alter(self.sources[parameter], frame)
             for parameter, frame in read_frames(self.session, self.sources, spans, self.config).items()
         }
-        with self._explained():
+        with self._explained(), unended():
             rows = self.pipeline.build(frames)
-            results = results_of(plan_of(rows), columns_of(frames))
+            marks = {field.name: field.metadata for field in rows.schema.fields}
+            results = results_of(plan_of(rows), columns_of(frames), marks)
         return rows, replace(results, approximate=_floats(rows) if results.way != "rows" else ())
 
     def _as_records(self, written: Written, rows: DataFrame, results: Results) -> tuple[DataFrame, Results]:

@@ -23,6 +23,7 @@ from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE
 from headrace.streams.buckets.operator import BUCKET_COUNT
 from headrace.streams.event_time import EventTime, find_event_time
+from headrace.streams.plans.results import FIRING_KEY, IDENTITY_KEY
 from headrace.streams.recognise import Recognised, recognise
 from headrace.streams.spark_windows import windows_by_spark
 from headrace.streams.stateful import Stateful
@@ -103,7 +104,11 @@ class Windowed:
         result = (
             windows_by_spark(self, aggregates, found.unknown) if found.unknown else self._by_windows(found)
         )
-        return result.drop(_ALL)
+        identity = [name for name in (*self.by, "window") if name != _ALL]
+        result = result.drop(_ALL).withMetadata("firing", {FIRING_KEY: True})
+        for name in identity:
+            result = result.withMetadata(name, {IDENTITY_KEY: len(identity)})
+        return result
 
     def _by_windows(self, found: Recognised) -> DataFrame:
         _check_names(self.by, found.aggregates)

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 import headrace.streams as hr
 from headrace.errors import PipelineError
+from headrace.streams.verify import verify_in
 
 pytestmark = pytest.mark.spark
 
@@ -189,7 +190,8 @@ def test_a_leaderboard_tells_the_ranks_that_change(headrace_pipeline: Any) -> No
 
 def test_all_rows_are_one_group_where_nothing_is_grouped_by(spark: SparkSession) -> None:
     rows = hr.static(spark, transactions, [transaction(number, "a", number, number) for number in range(90)])
-    windows = hr.window(rows, hr.tumbling("1 minute"))
+    # What deduplication leaves still knows its event time.
+    windows = hr.window(hr.deduplicate(rows, by="tx_id"), hr.tumbling("1 minute"))
     told = windows.agg(
         hr.percentile("amount", 0.5, name="middle"),
         hr.approximate_distinct("tx_id", name="distinct"),
@@ -202,3 +204,41 @@ def test_all_rows_are_one_group_where_nothing_is_grouped_by(spark: SparkSession)
         for row in told.orderBy("window").collect()
     ]
     assert found == [(60, 60, "59"), (30, 30, "89")]
+
+
+@hr.pipeline(writes=hr.topic("spent", key="card_id"))
+def spent(transactions: DataFrame) -> DataFrame:
+    late = hr.update(within="1 hour", retract=True)
+    windows = hr.window(
+        transactions, hr.tumbling("1 minute"), by="card_id", late=late, trigger=hr.early(rows=1)
+    )
+    return windows.agg(F.sum("amount").alias("total"))
+
+
+def test_the_last_result_of_each_window_is_what_verify_computes_again(
+    kafka: Any, start: Any, processed: Any, spark: SparkSession, config: Any
+) -> None:
+    def produce(*rows: dict[str, object]) -> None:
+        kafka.produce("transactions", [(str(row["card_id"]), encoded(row)) for row in rows])
+        processed("spent", "transactions")
+
+    queries = start(spent, realtime=False)
+    produce(transaction(1, "a", 10, 2.0), transaction(2, "b", 20, 1.0))
+    produce(transaction(3, "a", 75, 3.0))
+    produce(transaction(4, "a", 30, 4.0))
+    queries.stop()
+    current: dict[tuple[str, str], float] = {}
+    firings = set()
+    for record in kafka.read("spent", lambda records: any(b'"late"' in record.value for record in records)):
+        row = json.loads(record.value)
+        firings.add(row["firing"])
+        place = (row["card_id"], row["window"]["start"])
+        if row["retracted"]:
+            assert current.pop(place) == row["total"]
+        else:
+            current[place] = row["total"]
+    first, second = minute(0)["start"], minute(1)["start"]
+    assert current == {("a", first): 6.0, ("b", first): 1.0, ("a", second): 3.0}
+    assert firings == {"early", "on_time", "late"}
+    comparison = verify_in(spark, spent, spent.sources(), config)
+    assert (comparison.verdict, comparison.computed_count, comparison.differences) == ("equal", 3, ())

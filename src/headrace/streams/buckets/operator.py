@@ -11,7 +11,7 @@ Which bucket a key belongs to is Spark's `xxhash64` of the `by` columns, which i
 takes every type that Spark can group by.
 
 A batch DataFrame takes the same way, with one step for each bucket that has no state before it, and
-`Arrivals.is_end`.
+`Arrivals.is_end`, unless it is to be computed only as far as a stream has come (see unended.py).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from headrace.streams.buckets.reports import OperatorReports, new_reports
 from headrace.streams.buckets.sources import PLACE_FIELDS, has_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
 from headrace.streams.topic import METADATA_COLUMN
+from headrace.streams.unended import is_unended
 
 BUCKET_COUNT: Final = 16
 """How many buckets an operator has where nothing is said. Fixed by its first checkpoint."""
@@ -85,7 +86,8 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
             StepProcessor(stepper), _STEPPED, outputMode="update", timeMode="None"
         )
     else:
-        stepped = packed.groupBy("bucket").applyInArrow(_step_at_end(stepper), _STEPPED)
+        step_once = _step_once(stepper, is_end=not is_unended())
+        stepped = packed.groupBy("bucket").applyInArrow(step_once, _STEPPED)
     unpacker = Unpacker(schema=outputs[RESULTS], operator=name, side=side)
     return stepped.mapInArrow(unpacker.run, from_arrow_schema(outputs[RESULTS], prefer_timestamp_ntz=True))
 
@@ -178,13 +180,13 @@ class StepProcessor(StatefulProcessor):
         return [name for (name,) in self._tables.keys()]  # noqa: SIM118 - Spark's map is no mapping
 
 
-def _step_at_end(stepper: Stepper) -> Callable[[pa.Table], pa.Table]:
+def _step_once(stepper: Stepper, *, is_end: bool) -> Callable[[pa.Table], pa.Table]:
     """Steps a bucket once, in batch."""
 
     # A function of one parameter: Spark counts them, and would count `self`.
-    def step_at_end(packed: pa.Table) -> pa.Table:
+    def step_once(packed: pa.Table) -> pa.Table:
         blobs = packed.column("blob").to_pylist()
-        step = stepper.logic.step({}, arrivals(blobs, is_end=True))
+        step = stepper.logic.step({}, arrivals(blobs, is_end=is_end))
         made = list(_filled(step))
         return pa.table(
             {
@@ -193,7 +195,7 @@ def _step_at_end(stepper: Stepper) -> Callable[[pa.Table], pa.Table]:
             }
         )
 
-    return step_at_end
+    return step_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,10 @@ written.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
 from headrace.streams.plans.lineage import Lineage, output_of, trace
 from headrace.streams.plans.tree import Node
@@ -18,6 +20,13 @@ from headrace.streams.plans.tree import Node
 _TRANSPARENT: Final = {"SubqueryAlias", "EventTimeWatermark", "RepartitionByExpression", "Repartition"}
 _ROW_BY_ROW: Final = {"Project", "Filter", "Generate", "SubqueryAlias", "EventTimeWatermark"}
 _WINDOW_FIELDS: Final = {"start", "end"}
+
+IDENTITY_KEY: Final = "headrace.identity"
+"""In a column's metadata: results are told apart by it, and by so many columns in all."""
+FIRING_KEY: Final = "headrace.firing"
+"""In a column's metadata: it says when a result was given, which is not part of the result."""
+
+Marks = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +46,28 @@ class Results:
     """Columns whose last digits don't count."""
 
 
-def results_of(plan: Node, columns: dict[int, str]) -> Results:
-    """How to compare what the plan gives. `columns` are those of the topics, by the session's numbers."""
+def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyType({})) -> Results:
+    """How to compare what the plan gives.
+
+    `columns` are those of the topics, by the session's numbers; `marks` the metadata of the plan's own.
+    """
     lineage = trace(plan, columns)
     uncertain = {
         column.name: causes for column in output_of(plan) if (causes := _column_causes(column, lineage))
     }
     rows = frozenset(lineage.uncertain_rows)
+    if identity := _told_identity(marks):
+        uncertain |= dict.fromkeys(
+            (name for name, told in marks.items() if told.get(FIRING_KEY)),
+            frozenset({"hr.window, by when a result was given,"}),
+        )
+        return Results(
+            way="latest",
+            identity=identity,
+            is_filtered=any(node.kind == "Filter" for node in _down_to_operator(plan)),
+            uncertain=uncertain,
+            uncertain_rows=rows,
+        )
     if not any(node.kind == "Aggregate" and _is_fed(node, columns) for node in plan.walk()):
         return Results(way="rows", uncertain=uncertain, uncertain_rows=rows)
     keys, is_filtered = _keys(plan, lineage, columns)
@@ -52,6 +76,18 @@ def results_of(plan: Node, columns: dict[int, str]) -> Results:
     return Results(
         way="latest", identity=keys, is_filtered=is_filtered, uncertain=uncertain, uncertain_rows=rows
     )
+
+
+def _told_identity(marks: Marks) -> tuple[str, ...]:
+    """The columns that an operator of ours says to tell its results apart by, if they are all there."""
+    names = tuple(name for name, told in marks.items() if told.get(IDENTITY_KEY))
+    return names if names and marks[names[0]][IDENTITY_KEY] == len(names) else ()
+
+
+def _down_to_operator(plan: Node) -> Iterator[Node]:
+    while plan.kind in {"Project", "Filter"} | _TRANSPARENT:
+        yield plan
+        plan = plan.children[0]
 
 
 def _column_causes(column: Node, lineage: Lineage) -> frozenset[str]:
