@@ -54,6 +54,8 @@ STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
 DEAD_LETTERS_EVERY_S: Final = 2
 """How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
+KEPT_BACK_S_MAX: Final = 30.0
+"""How long queries for dead letters are kept back at most: see `start`."""
 GROWTHS_MAX: Final = 3
 """How often a query is started again because a topic got partitions while it was being started."""
 _STARTED_PAUSE_S: Final = 0.05
@@ -80,15 +82,23 @@ class Queries:
     """Starts each of the queries."""
     _reports: dict[str, list[OperatorReports]] = field(default_factory=dict)
     """What the operators of each query have counted."""
+    _kept_back: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """Starts those of them that are yet to come."""
+    _kept_back_until_s: float = 0.0
     _growths: Counter[str] = field(default_factory=Counter)
     """How often each query was started again because a topic had grown."""
     _reported: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The last report of each query that `progress` has returned."""
 
-    def start(self, plan: Plan, dead_letters_of: Collection[Topic] | None = None) -> None:
+    def start(
+        self, plan: Plan, dead_letters_of: Collection[Topic] | None = None, *, pipelines_first: bool = False
+    ) -> None:
         """Start every query of the plan; if one can't start, none is left running.
 
-        `dead_letters_of` names the topics whose dead letters are taken here; None for all that are read.
+        `dead_letters_of` names the topics whose dead letters are taken here; None for all that are read. In
+        its first batch Spark loads and compiles most of what it ever will, and whoever waits for a pipeline
+        would wait for dead letters, too: with `pipelines_first` they are left to `start_kept_back`. Not in
+        real-time mode: whether there is a slot for each task has to be seen at once.
         """
         topics = plan.read_topics if dead_letters_of is None else dead_letters_of
         self._companions = {topic.dead_letters_query for topic in topics}
@@ -97,27 +107,42 @@ class Queries:
         self._read |= {name: list(parameters.values()) for name, parameters in plan.sources.items()}
         self._settle()
         # From where is settled, so the order means nothing but that pipelines are not kept waiting.
-        self._begin = {
+        pipelines: dict[str, Callable[[], None]] = {
             pipeline.name: partial(self._start_pipeline, pipeline, plan.sources[pipeline.name])
             for pipeline in plan.pipelines
         }
-        self._begin |= {
+        companions: dict[str, Callable[[], None]] = {
             topic.dead_letters_query: partial(self._start_dead_letters, topic) for topic in topics
         }
+        self._begin = pipelines | companions
+        if pipelines_first and not self.realtime:
+            self._kept_back = companions
+            self._kept_back_until_s = time.monotonic() + KEPT_BACK_S_MAX
         try:
-            for begin in self._begin.values():
-                begin()
+            for name, begin in self._begin.items():
+                if name not in self._kept_back:
+                    begin()
         except BaseException:
             # Why it could not start matters more than that another can't be stopped in time.
             with suppress(*JAVA_GONE):
                 self.stop()
             raise
 
+    def start_kept_back(self) -> None:
+        """Start what `start` has left out, if it is time: to be called again and again."""
+        if not self._kept_back:
+            return
+        are_through = all(self._has_reported(name) for name in self.running)
+        if are_through or time.monotonic() > self._kept_back_until_s:
+            while self._kept_back:
+                _, begin = self._kept_back.popitem()
+                begin()
+
     def await_started(self, stop: threading.Event | None = None) -> None:
         """Wait until each query has a task running, or has nothing to do; raise if one has failed."""
         stop = stop or threading.Event()
         deadline_s = time.monotonic() + STARTED_S_MAX
-        while not all(self._is_started(query) for query in self.running.values()):
+        while not all(self._is_started(name) for name in self.running):
             self.check()
             if time.monotonic() > deadline_s:
                 raise PipelineFailed(
@@ -305,11 +330,21 @@ class Queries:
             transaction_s_max=self.config.transaction_s_max,
         )
 
-    def _is_started(self, query: StreamingQuery) -> bool:
-        if query.lastProgress is not None or query.status["message"] == "Waiting for data to arrive":
+    def _is_started(self, name: str) -> bool:
+        if self._has_reported(name):
             return True
         # Spark runs a query's jobs in a group named after the query's run.
-        return bool(self.session.sparkContext.statusTracker().getJobIdsForGroup(str(query.runId)))
+        group = str(self.running[name].runId)
+        return bool(self.session.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+    def _has_reported(self, name: str) -> bool:
+        """Whether it has finished a batch, or has found that there is none to run."""
+        query = self.running[name]
+        with self._java_is_there(name):
+            # As in `_new_reports`, PySpark's own object is not wanted.
+            if query._jsq.lastProgress() is not None:  # noqa: SLF001 - see above
+                return True
+            return bool(query.status["message"] == "Waiting for data to arrive")
 
     @contextmanager
     def _java_is_there(self, name: str) -> Iterator[None]:

@@ -71,7 +71,7 @@ def run(
         with _stop_on_signals(stopped):
             try:
                 if not stopped.is_set():
-                    queries.start(plan, own)
+                    queries.start(plan, own, pipelines_first=True)
                     queries.await_started(stopped)
                 if not stopped.is_set():
                     reporter.running()
@@ -102,6 +102,7 @@ def _watch(
     while not stop.wait(WATCH_EVERY_S):
         try:
             queries.check()
+            queries.start_kept_back()
             finished = queries.progress()
         except PipelineFailed:
             # Whoever ends a whole group of processes ends Java too, perhaps a moment before us.

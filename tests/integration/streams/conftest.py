@@ -206,12 +206,12 @@ def start(spark: SparkSession, config: StreamsConfig) -> Iterator[StartQueries]:
     """Start pipelines in the shared session; they are stopped when the test ends."""
     started: list[Queries] = []
 
-    def start_queries(*pipelines: Pipeline[Any], realtime: bool) -> Queries:
+    def start_queries(*pipelines: Pipeline[Any], realtime: bool, pipelines_first: bool = False) -> Queries:
         plan = make_plan(pipelines)
         ensure_topics(config, plan.topics())
         queries = Queries(session=spark, config=config, realtime=realtime)
         started.append(queries)
-        queries.start(plan)
+        queries.start(plan, pipelines_first=pipelines_first)
         queries.await_started()
         return queries
 

@@ -107,15 +107,19 @@ def test_records_that_can_not_be_decoded_go_to_the_dead_letters_as_they_were(
     queries.check()
 
 
-def test_dead_letters_are_counted(kafka: Any, start: StartQueries) -> None:
+def test_dead_letters_that_are_left_until_pipelines_have_begun_are_all_counted(
+    kafka: Any, start: StartQueries
+) -> None:
     kafka.produce("orders", [order("a"), (None, "bad"), (None, "worse")])
-    queries = start(copies, realtime=False)
+    queries = start(copies, realtime=False, pipelines_first=True)
+    assert list(queries.running) == ["copies"]
 
     def counts() -> set[tuple[str, int, int | None]]:
         return {(one.query, one.input_row_count, one.output_row_count) for one in queries.progress()}
 
     def are_counted() -> bool:
         queries.check()
+        queries.start_kept_back()
         return (orders.dead_letters_query, 3, 2) in counts()
 
     eventually(are_counted, lambda: f"two dead letters in {counts()}", within_s=WITHIN_S)
