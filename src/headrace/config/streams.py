@@ -30,7 +30,7 @@ class StreamsConfig:
     data_dir: Path = field(default_factory=default_data_dir)
     """Checkpoints are kept below it."""
     cache_dir: Path = field(default_factory=default_cache_dir)
-    """Connector jars are kept below it."""
+    """Connector jars, and an archive of Spark's classes, are kept below it."""
     jars_dir: Path | None = field(default_factory=default_jars_dir)
     """A directory of connector jars to use instead of downloading them."""
     shuffle_partition_count: int = 2

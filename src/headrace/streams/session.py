@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +24,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
+from headrace.streams.class_archive import archive_digest, find_archive, use_options
 from headrace.streams.gateway import end_java, java_beside, kill_java, launch_java
 from headrace.streams.jars import find_checkpoint_jar, resolve_jars
-from headrace.streams.java import find_java
+from headrace.streams.java import Java, find_java
 from headrace.streams.spark_options import with_options_of_user
 from headrace.streams.workspace import workspace
 
@@ -55,10 +56,16 @@ def java_log_path(config: StreamsConfig) -> Path:
 
 
 def start_session(
-    config: StreamsConfig, *, slots: int, work_dir: Path, name: str = "headrace"
+    config: StreamsConfig, *, slots: int, work_dir: Path, name: str = "headrace", archived: bool = True
 ) -> SparkSession:
-    """Start Spark, with Java and the connector jars found first. `slots` counts for a local master only."""
-    options = session_options(config, slots=slots, jars=find_jars(config), work_dir=work_dir)
+    """Start Spark, with Java and the connector jars found first. `slots` counts for a local master only.
+
+    `archived` says whether to use an archive of classes where there is one.
+    """
+    jars = find_jars(config)
+    if not archived:
+        jars = replace(jars, archive=None)
+    options = session_options(config, slots=slots, jars=jars, work_dir=work_dir)
     launch_java(options, java_log_path(config))
     builder: SparkSession.Builder = SparkSession.builder
     for key, value in options.items():
@@ -81,11 +88,14 @@ class Jars:
 
     connector: Sequence[Path]
     checkpoint: Path | None = None
+    archive: Path | None = None
+    """An archive of classes that were loaded from these jars, and from Spark's own."""
 
 
 def find_jars(config: StreamsConfig) -> Jars:
     """Find Java and the jars, fetching what is missing, and have Spark's processes find Java and Python."""
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
     # Python functions must run in this interpreter, not in whatever python3 is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # PySpark would print the whole trace of a failed query as one line of JSON; we tell it in a sentence.
@@ -93,15 +103,30 @@ def find_jars(config: StreamsConfig) -> Jars:
     # The same for the trace of a batch that failed in Python.
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     connector = resolve_jars(config.cache_dir, config.jars_dir)
-    return Jars(connector=connector, checkpoint=find_checkpoint_jar(config.cache_dir, config.jars_dir))
+    checkpoint = find_checkpoint_jar(config.cache_dir, config.jars_dir)
+    archive = find_archive(config.cache_dir, archive_digest(java, _on_class_path(checkpoint)))
+    return Jars(connector=connector, checkpoint=checkpoint, archive=archive)
+
+
+def class_archive_digest(config: StreamsConfig, java: Java) -> str:
+    """Which archive of classes belongs to sessions on this machine."""
+    return archive_digest(java, _on_class_path(find_checkpoint_jar(config.cache_dir, config.jars_dir)))
+
+
+def _on_class_path(checkpoint: Path | None) -> list[Path]:
+    """Of our jars, only this one is there from the start."""
+    return [] if checkpoint is None else [checkpoint]
 
 
 def session_options(config: StreamsConfig, *, slots: int, jars: Jars, work_dir: Path) -> dict[str, str]:
     """What the session is started with."""
+    is_local = (config.master or "local").startswith("local")
     java_options = (
         f'"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()}"',
         f'"-Dheadrace.log.file={log_path(config).absolute()}"',
         f'"-Djava.io.tmpdir={work_dir}"',
+        # The class path is another one where the jar for checkpoints is not used.
+        *(use_options(jars.archive) if is_local and jars.archive is not None else ()),
     )
     options = {
         "spark.master": config.master or f"local[{slots}]",
@@ -130,7 +155,7 @@ def session_options(config: StreamsConfig, *, slots: int, jars: Jars, work_dir: 
     if master.startswith(("local", *_LOOPBACK_MASTERS)):
         # Nobody outside this machine has any business with the driver.
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    if master.startswith("local"):
+    if is_local:
         # The machines of a cluster may not have the jar, and must all see checkpoints in the same way.
         options |= _cheap_checkpoints(jars.checkpoint)
     return with_options_of_user(options, config.spark_options)

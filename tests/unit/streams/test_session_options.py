@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,18 @@ def test_a_cluster_on_this_machine_needs_no_driver_that_others_can_reach() -> No
 
 def test_the_connector_jars_are_handed_over() -> None:
     assert options_of(StreamsConfig())["spark.jars"] == "/jars/a.jar,/jars/b.jar"
+
+
+def test_an_archive_of_classes_is_used_where_the_class_path_is_the_one_that_it_was_made_with() -> None:
+    archived = replace(JARS, archive=Path("/a cache/classes.jsa"))
+
+    def java_options(config: StreamsConfig) -> str:
+        options = session_options(config, slots=1, jars=archived, work_dir=Path("/work"))
+        return options["spark.driver.extraJavaOptions"]
+
+    assert '"-XX:SharedArchiveFile=/a cache/classes.jsa"' in java_options(StreamsConfig())
+    assert "SharedArchiveFile" not in java_options(StreamsConfig(master="spark://example:7077"))
+    assert "SharedArchiveFile" not in options_of(StreamsConfig())["spark.driver.extraJavaOptions"]
 
 
 def test_times_are_utc_whatever_the_machine_says() -> None:

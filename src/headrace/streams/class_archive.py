@@ -1,0 +1,133 @@
+"""An archive of Spark's classes, with which Java starts in two thirds of the time.
+
+    CACHE/classes/<digest>-<size in bytes>.jsa    as Java made it
+    CACHE/classes/.make-*                         work in progress, or what a kill left of it
+
+At each start Java reads thousands of classes from jars and checks them. An archive holds them as they are
+after that (class data sharing): those that a pipeline had loaded by the end of a first batch, which a child
+process runs for it (see train.py).
+
+An archive belongs to one Java, one Spark and one class path; the digest is that of all three. Java looks at
+versions, class path and the ages of jars itself, too, and reads classes as ever where something differs. What
+it does not look at, and crashes on, is a file that was cut off: hence the size in the name. An archive may be
+removed at any time, also while it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from headrace.errors import SetupError
+from headrace.streams.java import Java
+
+MAKE_S_MAX: Final = 600.0
+"""How long making one may take: a start of Spark, a batch, and a pass over all classes."""
+ARCHIVES_MAX: Final = 3
+"""How many are kept, the newest, for several environments of Python; each has about 200 MB."""
+_DIRECTORY: Final = "classes"
+_SUFFIX: Final = ".jsa"
+
+Train = Callable[[str, Path, Path], None]
+"""Run a pipeline on this broker, in this directory, and put the archive there."""
+
+
+def archive_digest(java: Java, jars: Sequence[Path]) -> str:
+    """What names the archive for this Java, the Spark that is installed, and these jars on its class path."""
+    release = java.home / "release"
+    spark = find_spec("pyspark")
+    parts = (
+        release.read_text() if release.is_file() else f"{java.home} {java.version}",
+        f"{spark.origin if spark is not None else ''} {version('pyspark')}",
+        *map(str, jars),
+    )
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def find_archive(cache_dir: Path, digest: str) -> Path | None:
+    """The archive of this name, if there is one that is whole."""
+    for path in (cache_dir / _DIRECTORY).glob(f"{digest}-*{_SUFFIX}"):
+        # One that is replaced in this moment is as good as none.
+        with suppress(FileNotFoundError):
+            if path.name == _name(digest, path.stat().st_size):
+                return path
+    return None
+
+
+def use_options(archive: Path) -> tuple[str, ...]:
+    """Options of Java, each quoted, to start with the archive; without a word where it does not fit."""
+    return (f'"-XX:SharedArchiveFile={archive}"', "-Xlog:cds*=off", "-Xlog:class+path=off")
+
+
+def make_options(archive: Path) -> str:
+    """Options of Java to make it when it ends."""
+    return f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:cds*=off'
+
+
+def make_archive(cache_dir: Path, digest: str, bootstrap: str, *, train: Train | None = None) -> Path:
+    """Make it anew, by a pipeline that runs on a broker which nobody else needs."""
+    directory = cache_dir / _DIRECTORY
+    directory.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=".make-", dir=directory))
+    try:
+        made = work / f"made{_SUFFIX}"
+        (train or train_in_child)(bootstrap, work, made)
+        if not made.is_file():
+            raise SetupError(_refusal("this Java makes no archives"))
+        with made.open("rb") as file:
+            os.fsync(file.fileno())
+        archive = made.replace(directory / _name(digest, made.stat().st_size))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    _remove_others(archive, digest)
+    return archive
+
+
+def train_in_child(bootstrap: str, work: Path, made: Path) -> None:
+    """Let train.py do it."""
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "headrace.streams.train", bootstrap, str(work), str(made)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=MAKE_S_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SetupError(_refusal(f"it took longer than {MAKE_S_MAX:.0f} s")) from error
+    if ended.returncode != 0:
+        lines = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
+        raise SetupError(_refusal(lines[-1] if lines else f"Java ended with exit code {ended.returncode}"))
+
+
+def _refusal(reason: str) -> str:
+    return f"Spark's classes could not be archived: {reason}. Pipelines run without an archive, too"
+
+
+def _name(digest: str, size_bytes: int) -> str:
+    return f"{digest}-{size_bytes}{_SUFFIX}"
+
+
+def _remove_others(archive: Path, digest: str) -> None:
+    """Those that it replaces, and the oldest of all."""
+    others = sorted(
+        (path for path in archive.parent.glob(f"*{_SUFFIX}") if path != archive),
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
+    replaced = [path for path in others if path.name.startswith(f"{digest}-")]
+    kept = [path for path in others if path not in replaced]
+    for path in (*replaced, *kept[ARCHIVES_MAX - 1 :]):
+        path.unlink(missing_ok=True)
