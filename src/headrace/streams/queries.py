@@ -83,7 +83,7 @@ class Queries:
     _reports: dict[str, list[OperatorReports]] = field(default_factory=dict)
     """What the operators of each query have counted."""
     _kept_back: dict[str, Callable[[], None]] = field(default_factory=dict)
-    """Starts those of them that are yet to come."""
+    """Starts those of the queries that are yet to come."""
     _kept_back_until_s: float = 0.0
     _growths: Counter[str] = field(default_factory=Counter)
     """How often each query was started again because a topic had grown."""
