@@ -67,6 +67,15 @@ def five_minutes(transactions: DataFrame) -> DataFrame:
     )
 
 
+@hr.pipeline(writes=hr.topic("chained", key="card_id"))
+def chained(transactions: DataFrame) -> DataFrame:
+    """One operator after another, and late rows where nothing is said of them."""
+    once = hr.deduplicate(transactions, by="tx_id", ttl="1 day")
+    return hr.window(once, hr.tumbling("1 minute"), by="card_id").agg(
+        F.count("*").alias("count"), F.sum("amount").alias("total")
+    )
+
+
 def late_row(row: dict[str, object], **told: object) -> dict[str, object]:
     moment = row["at"]
     return {**row, "at": written(moment) if isinstance(moment, datetime) else None, **told}
@@ -101,6 +110,17 @@ def test_windows_come_once_and_late_rows_go_to_their_topic_whatever_step_crashes
 
     with pytest.raises(PipelineError, match="tumbling window of 1 minute by card_id is gone"):
         script.restart(five_minutes)
+
+
+def test_late_rows_are_written_at_least_once_as_well(headrace_pipeline: Any) -> None:
+    script = headrace_pipeline(chained, guarantee="at-least-once")
+    script.add(transactions, transaction(1, "a", 10), transaction(1, "a", 11), transaction(2, "a", 75))
+    script.expect(result("a", 0, 1, 1.0))
+    behind = transaction(3, "a", 20)
+    script.add(transactions, behind).expect()
+    told = {"window": minute(0), "late_by_ms": 5_000, "reason": "late"}
+    watermark = written(START + timedelta(seconds=65))
+    script.expect(late_row(behind, watermark=watermark, **told), topic=hr.topic("chained.late"))
 
 
 def test_a_batch_gives_what_the_stream_gives_in_the_end(spark: SparkSession) -> None:
