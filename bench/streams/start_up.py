@@ -6,7 +6,8 @@ Both read a topic of JSON, parse it, keep what costs more than 100, and write it
 is there before they start. What is measured is the time from the start of the process to the moment at which
 a consumer has the first result. Jars are cached for both. The script writes at least once, because Spark's
 own sink can't do more; `headrace run` is measured as it is by default, exactly once and supervised, and the
-other way, too.
+other way, too. It uses an archive of Spark's classes if `headrace setup --fast-start` has made one, which is
+told with the result.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import headrace
 from headrace.config import StreamsConfig
 from headrace.streams.jars import resolve_jars
+from headrace.streams.session import find_jars
 
 FIRST_ROW_S_MAX = 300.0
 PIPELINE = """
@@ -127,6 +129,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="headrace-bench-") as directory:
                 seconds[kind].append(measure(kind, Path(directory)))
             print(f"run {run} of {runs}, {kind}: {seconds[kind][-1]:.1f} s", flush=True)
+    print(f"\narchive of Spark's classes: {find_jars(StreamsConfig()).archive or 'none'}")
     bare = statistics.median(seconds["bare script"])
     print("\n| | seconds to the first row: median (smallest to largest) | x bare script |\n|---|---|---|")
     for kind, values in seconds.items():
