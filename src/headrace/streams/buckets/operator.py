@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import DataType, MapType, StructType
+from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Logic, Step
@@ -52,6 +52,9 @@ once for each output of a task that has rows; again, with the same, when a task 
 _BUCKET: Final = "_bucket"
 _PACKED: Final = "bucket int, blob binary"
 _STEPPED: Final = "output string, blob binary"
+# Not as DDL, which each task of each batch would have Java parse.
+_NAME: Final = StructType([StructField("name", StringType())])
+_BLOB: Final = StructType([StructField("blob", BinaryType())])
 _UNPACKED_ROWS_MAX: Final = 65_536
 
 
@@ -149,7 +152,7 @@ class StepProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state."""
-        self._tables = handle.getMapState(STATE_NAME, "name string", "blob binary")
+        self._tables = handle.getMapState(STATE_NAME, _NAME, _BLOB)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,

@@ -36,10 +36,10 @@ import pyarrow.compute as pc
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step, Tables
 from headrace.streams.keyed.calling import failure, place, rows_of
-from headrace.streams.keyed.fields import KEYS, TIME, Fields, column_of, snapshot
+from headrace.streams.keyed.clock import read_clock
+from headrace.streams.keyed.fields import KEYS, Fields, column_of, snapshot
 from headrace.streams.keyed.timers import Timer, Timers, moment
 from headrace.streams.time.policies import Adaptive, Bounded, Policy
-from headrace.streams.time.watermarks import Tracked, track
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.runs import Indices
@@ -76,14 +76,14 @@ class PerEvent:
 
     def step(self, state: Tables, arrivals: Arrivals) -> Step:
         """Step one bucket."""
-        tracked = track(self.watermark, state.get(TIME), arrivals)
+        clock = read_clock(state, arrivals, event_time=self.event_time, watermark=self.watermark)
         table = self.fields.read(state.get(KEYS))
         kept_numbers, row_numbers = key_codes([table, arrivals.rows], self.fields.keys.names)
-        due = pc.fill_null(pc.less_equal(table.column("_due_us"), tracked.after_us), fill_value=False)
+        due = pc.fill_null(pc.less_equal(table.column("_due_us"), clock.after_us), fill_value=False)
         touched = np.zeros(1 + max(kept_numbers.max(initial=-1), row_numbers.max(initial=-1)), np.bool_)
         touched[row_numbers] = True
         touched[kept_numbers[due.to_numpy()]] = True
-        run = _Run(logic=self, tracked=tracked, is_end=arrivals.is_end)
+        run = _Run(logic=self, now_us=clock.after_us, is_end=arrivals.is_end)
         run.take_cells(table, kept_numbers, touched)
         run.take_rows(arrivals.rows, row_numbers)
         run.finish()
@@ -92,10 +92,10 @@ class PerEvent:
         if touched.any():
             table = pa.concat_tables([table.filter(pa.array(~touched[kept_numbers])), run.kept()])
         return Step(
-            state={KEYS: table, TIME: tracked.table},
+            state={KEYS: table, **clock.kept},
             outputs={RESULTS: run.results()},
             counts=run.counts,
-            gauges={} if self.event_time is None else {"watermark_us": tracked.after_us},
+            gauges=clock.gauges,
         )
 
     @property
@@ -121,7 +121,8 @@ class _Run:
     """One step of one bucket."""
 
     logic: PerEvent
-    tracked: Tracked
+    now_us: int
+    """The watermark after the micro-batch."""
     is_end: bool
     counts: dict[str, int] = field(default_factory=dict)
     _cells: dict[int, _Cell] = field(default_factory=dict)
@@ -172,12 +173,11 @@ class _Run:
 
     def finish(self) -> None:
         """Fire what the watermark has come to, and forget what is over."""
-        after_us = self.tracked.after_us
         for number in sorted(self._cells):
             cell = self._cells[number]
-            self._fire(cell, after_us)
+            self._fire(cell, self.now_us)
             self._check_fields(cell)
-            if self._is_over(cell, after_us) or not (cell.kept or cell.due_us):
+            if self._is_over(cell, self.now_us) or not (cell.kept or cell.due_us):
                 del self._cells[number]
                 self.counts["keys_forgotten"] = self.counts.get("keys_forgotten", 0) + 1
 

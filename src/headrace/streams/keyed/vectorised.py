@@ -19,9 +19,9 @@ import pyarrow as pa
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step, Tables
 from headrace.streams.keyed.calling import failure, place
-from headrace.streams.keyed.fields import KEYS, TIME, Fields
+from headrace.streams.keyed.clock import read_clock
+from headrace.streams.keyed.fields import KEYS, Fields
 from headrace.streams.time.policies import Policy
-from headrace.streams.time.watermarks import track
 from headrace.streams.topic import METADATA_COLUMN
 
 
@@ -53,9 +53,9 @@ class Vectorised:
 
     def step(self, state: Tables, arrivals: Arrivals) -> Step:
         """Step one bucket."""
-        tracked = track(self.watermark, state.get(TIME), arrivals)
+        clock = read_clock(state, arrivals, event_time=self.event_time, watermark=self.watermark)
         before = self.fields.read(state.get(KEYS))
-        time = EventTime(before_us=tracked.before_us, watermark_us=tracked.after_us, is_end=arrivals.is_end)
+        time = EventTime(before_us=clock.before_us, watermark_us=clock.after_us, is_end=arrivals.is_end)
         made, after = self._call(arrivals.rows, before, time)
         outputs = (
             {}
@@ -65,9 +65,9 @@ class Vectorised:
         if after is not before:
             after = self._fitted(after, "state", self.fields.schema)
         return Step(
-            state={} if arrivals.is_end else {KEYS: after, TIME: tracked.table},
+            state={} if arrivals.is_end else {KEYS: after, **clock.kept},
             outputs=outputs,
-            gauges={} if self.event_time is None else {"watermark_us": tracked.after_us},
+            gauges=clock.gauges,
         )
 
     def _call(self, rows: pa.Table, state: pa.Table, time: EventTime) -> tuple[pa.Table | None, pa.Table]:
