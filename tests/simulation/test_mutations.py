@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from headrace.errors import CorruptBatch, StorageError
+from headrace.kafka.client_connection import ClientConnection, _read_in_turn
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.consumer_groups import ConsumerGroups
 from headrace.kafka.fetch_sessions import CachedPartition
@@ -21,12 +22,15 @@ from headrace.kafka.transaction_log import TransactionLog
 from headrace.kafka.transaction_markers import TransactionMarkers
 from headrace.kafka.transactions import ending
 from headrace.kafka.transactions.state import Transaction
+from headrace.log.damaged_segment import DamagedSegment
+from headrace.log.durability import Durability
 from headrace.log.failure import FailStop
 from headrace.log.identity import Identity
 from headrace.log.offset_map import OffsetMap
 from headrace.log.partition import PartitionLog
 from headrace.log.producers import ACCEPT, ProducerStates
-from headrace.log.segment import Segment
+from headrace.log.segment_reading import SegmentReading
+from headrace.log.stored_batches import StoredBatches
 from headrace.log.trusted_time import TrustedTime
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.simulation import story, threads
@@ -35,6 +39,7 @@ from headrace.testing.simulation.story import tell
 STORY_COUNT = 1_000
 WAIT_S = 60.0
 """A broker that hangs is found out sooner than in a good story: that saves time."""
+LATER_S = 0.005
 
 pytestmark = pytest.mark.simulation
 
@@ -99,7 +104,7 @@ def count_what_came_while_a_sync_ran_as_durable(patch: pytest.MonkeyPatch) -> No
 
     def sync_and_look(log: PartitionLog) -> None:
         sync(log)
-        log._durable_offset = log.end_offset
+        log._durability.offset = log.end_offset
 
     patch.setattr(PartitionLog, "sync", sync_and_look)
 
@@ -117,8 +122,8 @@ def go_on_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def sync_the_active_segment_alone(patch: pytest.MonkeyPatch) -> None:
-    sync_segments = PartitionLog._sync_segments
-    patch.setattr(PartitionLog, "_sync_segments", lambda log, unsealed: sync_segments(log, unsealed[-1:]))
+    sync_segments = Durability._sync_segments
+    patch.setattr(Durability, "_sync_segments", lambda this, unsealed: sync_segments(this, unsealed[-1:]))
 
 
 def sync_no_directories(patch: pytest.MonkeyPatch) -> None:
@@ -224,21 +229,48 @@ def let_a_fetch_session_forget_where_its_consumer_is(patch: pytest.MonkeyPatch) 
 
 
 def believe_a_disk_that_was_right_before(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Segment, "_check", lambda *_: None)
+    patch.setattr(SegmentReading, "_check", lambda *_: None)
 
 
 def lead_readers_past_damage(patch: pytest.MonkeyPatch) -> None:
-    read_around = Segment._read_around
+    read = DamagedSegment.read
 
-    def read_past(segment: Segment, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
-        while offset < segment.next_offset:
+    def read_past(damaged: DamagedSegment, offset: int, size_bytes_max: int, below_offset: int) -> bytes:
+        while offset < damaged._segment.next_offset:
             try:
-                return read_around(segment, offset, size_bytes_max, below_offset)
+                return read(damaged, offset, size_bytes_max, below_offset)
             except CorruptBatch:
                 offset += 1
         return b""
 
-    patch.setattr(Segment, "_read_around", read_past)
+    patch.setattr(DamagedSegment, "read", read_past)
+
+
+def lend_what_nobody_has_checked(patch: pytest.MonkeyPatch) -> None:
+    lend = SegmentReading._lend_range
+
+    def lend_unchecked(reading: SegmentReading, start: int, end: int) -> bytes | StoredBatches:
+        with patch.context() as while_lending:
+            while_lending.setattr(SegmentReading, "_is_checked", lambda *_: True)
+            return lend(reading, start, end)
+
+    patch.setattr(SegmentReading, "_lend_range", lend_unchecked)
+
+
+def read_what_was_lent_when_the_segment_may_be_gone(patch: pytest.MonkeyPatch) -> None:
+    """Read each piece of an answer in an event of its own, and send what is there then."""
+
+    def send_later(connection: ClientConnection, parts: Sequence[Any]) -> None:
+        pieces = _read_in_turn(list(parts))
+
+        def send_next() -> None:
+            if (piece := next(pieces, None)) is not None and not connection._lost.done():
+                connection._transport.writelines(piece)
+                connection._loop.call_later(LATER_S, send_next)
+
+        send_next()
+
+    patch.setattr(ClientConnection, "_send_in_turn", send_later)
 
 
 PLANTS: dict[Plant, int] = {
@@ -273,6 +305,8 @@ PLANTS: dict[Plant, int] = {
     let_a_fetch_session_forget_where_its_consumer_is: 0,
     believe_a_disk_that_was_right_before: 1,
     lead_readers_past_damage: 1,
+    lend_what_nobody_has_checked: 0,
+    read_what_was_lent_when_the_segment_may_be_gone: 0,
 }
 """Each with a seed that found it when this was written: looking there first saves time."""
 

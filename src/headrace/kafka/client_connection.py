@@ -14,7 +14,7 @@ from headrace.errors import ProtocolError, StorageError
 from headrace.failpoints import hit
 from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.budget import SMALL_FRAME_BYTES_MAX, Pace
-from headrace.kafka.codec.frame import join_small
+from headrace.kafka.codec.frame import are_read, join_small
 from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
 from headrace.kafka.dispatch import Peer, Started, dispatch
 from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
@@ -329,7 +329,7 @@ class ClientConnection(asyncio.Protocol):
         size_bytes = sum(map(len, parts))
         self._counters.sent_bytes += size_bytes
         # Many small parts cost more than one copy of them; a large part costs more to copy.
-        if size_bytes < JOINED_BYTES_MAX and self._tls is None:
+        if size_bytes < JOINED_BYTES_MAX and self._tls is None and are_read(parts):
             self._transport.write(join_small(parts))
         else:
             self._is_sending = True

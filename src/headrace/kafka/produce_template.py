@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.produce_shape import Records, Shape
     from headrace.kafka.services import Services
-    from headrace.log.partition import Appended, PartitionLog
+    from headrace.log.appending import Appended
+    from headrace.log.partition import PartitionLog
     from headrace.log.topic import Topic
 
     _Wait = tuple[int, PartitionLog, int]

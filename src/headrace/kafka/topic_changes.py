@@ -89,7 +89,9 @@ class TopicChanges:
             # Somebody else may have created it while this waited for its turn.
             then(self._store.topics.get(name) or outcome)
 
-        self.change(name, lambda: self._store.begin_creation(name, partition_count, config), on_outcome)
+        self.change(
+            name, lambda: self._store.catalog.begin_creation(name, partition_count, config), on_outcome
+        )
 
     def _begin_next(self, name: str) -> None:
         waiting = self._waiting[name]

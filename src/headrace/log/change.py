@@ -71,3 +71,8 @@ class Change(Generic[Result]):
         if self._publish is None:
             raise self._error or StorageError(f"{self._doing} was never run")
         return self._publish()
+
+    def at_once(self) -> Result:
+        """Run and finish, for whoever may wait for the disk."""
+        self.run()
+        return self.finish()

@@ -90,14 +90,14 @@ class Checkpoints:
 
     def capture(self, segment: Segment) -> None:
         """Keep what the next checkpoint will say: all that has been written up to now."""
-        index = segment.growing_index
+        index = segment.indexes.growing
         checkpoint = Checkpoint(
             base_offset=segment.base_offset,
             size_bytes=segment.size_bytes,
             next_offset=segment.next_offset,
             index=index.mark,
             index_checksums=(0, 0),
-            aborted=segment.transaction_index.entries,
+            aborted=segment.indexes.transactions.entries,
         )
         self._captured = Captured(segment, index, checkpoint, self._producers.freeze())
         self._unchecked_bytes = 0
@@ -126,7 +126,7 @@ class Checkpoints:
             if captured is None or self._captured is None or captured.segment.is_sealed:
                 return
             checkpoint = captured.checkpoint
-            checksums = captured.segment.write_index_entries(captured.index, checkpoint.index)
+            checksums = captured.segment.indexes.write_entries(captured.index, checkpoint.index)
             self._write_snapshot(checkpoint.next_offset, captured.producers)
             self._write_checkpoint(replace(checkpoint, index_checksums=checksums), base_offsets)
             if self._captured is captured:

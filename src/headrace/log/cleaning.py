@@ -265,7 +265,7 @@ class PartitionCleaning:
         known = self._times.get(segment)
         if known is not None:
             return known
-        index = segment.known_index
+        index = segment.indexes.known
         newest_ms = (
             newest_timestamp_ms(self._disk, self._log.directory, segment)
             if index is None

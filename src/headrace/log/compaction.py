@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from headrace.log.batch import BatchHeader
     from headrace.log.cleaned_transactions import CleanedTransactions
     from headrace.log.offset_map import OffsetMap
+    from headrace.log.producers import ProducerStates
 
 _KEPT_WHEN_EMPTY: Final = APPEND_TIME | TRANSACTIONAL | CONTROL
 
@@ -60,6 +61,19 @@ class LastWord:
     producer_epoch: int
     last_offset: int | None
     """Of its last batch with data; None when it has only ended a transaction since its epoch began."""
+
+
+def last_words(producers: ProducerStates, now_s: float) -> dict[int, LastWord]:
+    """By producer that may go on, what it wrote last."""
+    known = {info.producer_id for info in producers.infos(now_s)}
+    return {
+        producer_id: LastWord(
+            producer_epoch=producer.epoch,
+            last_offset=producer.batches[-1].duplicate.last_offset if producer.batches else None,
+        )
+        for producer_id, producer in producers.freeze().producers.items()
+        if producer_id in known
+    }
 
 
 class _RawRecord(NamedTuple):

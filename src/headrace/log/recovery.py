@@ -132,7 +132,7 @@ class Recovery:
         self._directory = directory
         self._settings = settings
         self._disk = storage.disk
-        self._files = storage.files
+        self._storage = storage
         self._recovery_point = recovery_point
         self._log_start_offset = log_start_offset
         self._producers = producers
@@ -174,7 +174,7 @@ class Recovery:
             segments = [self._segment(self._log_start_offset)]
         for segment in segments[:-1]:
             if not segment.is_sealed:
-                segment.growing_index.seal()
+                segment.indexes.growing.seal()
         self._remove_strays(segments)
         return Recovered(
             segments=segments,
@@ -253,8 +253,7 @@ class Recovery:
         return Segment(
             self._directory,
             base_offset,
-            disk=self._disk,
-            files=self._files,
+            storage=self._storage,
             index_interval_bytes=self._settings.index_interval_bytes,
         )
 
@@ -284,7 +283,7 @@ class Recovery:
         elif segment.base_offset > self._known_offset:
             self._rolled[segment.base_offset] = self._producers.freeze()
         scanner = FileScanner(self._disk, segment.open(), size_bytes, DATA_WINDOW_BYTES)
-        index, transactions = segment.growing_index, segment.transaction_index
+        index, transactions = segment.indexes.growing, segment.indexes.transactions
         position, next_offset = segment.size_bytes, segment.next_offset
         begin = durable_bytes = position
         # Compaction leaves the last segment alone, and what is not durable.

@@ -72,7 +72,7 @@ class Rolling:
         )
 
     def _index_is_full(self, active: Segment) -> bool:
-        index = active.growing_index
+        index = active.indexes.growing
         return (
             index.offset_entry_count >= self._offset_entries_max
             or index.time_entry_count >= self._time_entries_max

@@ -75,3 +75,8 @@ def check_place(
         raise CorruptBatch(f"a batch has last offset delta {header.last_offset_delta}")
     if header.base_offset < next_offset or (header.base_offset > next_offset and not gaps):
         raise CorruptBatch(f"a batch has base offset {header.base_offset} where {next_offset} was expected")
+
+
+def corrupt_at(position: int, reason: str) -> CorruptBatch:
+    """The error that names a place in a file."""
+    return CorruptBatch(f"byte {position}: {reason}")

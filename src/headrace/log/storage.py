@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headrace.config import DAY_MS, MIB
+from headrace.log.stored_batches import Lending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,5 +30,6 @@ class Storage:
     fail_stop: FailStop
     producer_expiration_ms: int = DAY_MS
     checkpoint_bytes: int = 32 * MIB
+    lending: Lending = field(default_factory=Lending)
     on_checkpoint_due: Callable[[PartitionLog], None] = _nobody
     """Called by the thread that appends; has `PartitionLog.checkpoint` called by another."""

@@ -4,14 +4,15 @@ An answer with megabytes of batches is sent piece by piece, each read when its t
 first ones while the next are read, and each piece goes to the socket while it is in the processor's cache.
 
 They must be read before anything else happens on the event loop's thread: later the segment may be gone. The
-bytes are there, and are what was written, when they are given out (see `Segment.lend`). Should the disk fail
-in between, what has been sent of the answer can't be taken back, so the connection has to be closed; and the
-segment lends no more, so that the next who reads hears what is wrong.
+bytes are there, and are what was written, when they are given out (see segment_reading.py). Should the disk
+fail in between, what has been sent of the answer can't be taken back, so the connection has to be closed; and
+the segment lends no more, so that the next who reads hears what is wrong.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from headrace.config import KIB
 from headrace.errors import CorruptBatch
@@ -23,20 +24,30 @@ if TYPE_CHECKING:
     from headrace.log.disk import Disk
     from headrace.log.segment import Segment
 
-PIECE_BYTES: Final = 256 * KIB
-"""Large enough for few calls, small enough for the cache."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lending:
+    """Which batches are given out unread, and how those are read."""
+
+    size_bytes_min: int = 256 * KIB
+    """Less is read at once: it is cheaper."""
+    piece_bytes: int = 256 * KIB
+    """Large enough for few calls, small enough for the cache."""
 
 
 class StoredBatches:
     """A stretch of a segment's file. Belongs to the event loop's thread."""
 
-    __slots__ = ("_disk", "_position", "_segment", "_size_bytes")
+    __slots__ = ("_disk", "_piece_bytes", "_position", "_segment", "_size_bytes")
 
-    def __init__(self, segment: Segment, disk: Disk, position: int, size_bytes: int) -> None:
+    def __init__(
+        self, segment: Segment, disk: Disk, position: int, size_bytes: int, *, piece_bytes: int
+    ) -> None:
         self._segment = segment
         self._disk = disk
         self._position = position
         self._size_bytes = size_bytes
+        self._piece_bytes = piece_bytes
 
     def __len__(self) -> int:
         return self._size_bytes
@@ -45,7 +56,7 @@ class StoredBatches:
         """The bytes, piece by piece; raises StorageError where they can't be read any more."""
         position, end = self._position, self._position + self._size_bytes
         while position < end:
-            piece = self._read(position, min(PIECE_BYTES, end - position))
+            piece = self._read(position, min(self._piece_bytes, end - position))
             position += len(piece)
             yield piece
 

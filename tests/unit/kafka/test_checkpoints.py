@@ -32,7 +32,7 @@ class Desk:
         self.failures: list[StorageError] = []
         self.config = LogConfig(checkpoint_bytes=1024)
         self.store = LogStore.open(Path("/data"), self.config, ManualClock(), disk=self.disk)
-        self.log: PartitionLog = self.store.create_topic("orders", 1).partitions[0]
+        self.log: PartitionLog = self.store.catalog.begin_creation("orders", 1).at_once().partitions[0]
         requests = CheckpointRequests(
             self.store, lambda work, then: self.work.append((work, then)), self.failures.append
         )
@@ -109,7 +109,7 @@ def test_what_a_checkpoint_speaks_of_survives_a_loss_of_power(desk: Desk) -> Non
 
 def test_a_partition_that_was_closed_meanwhile_gets_none(desk: Desk) -> None:
     desk.append(2)
-    desk.store.delete_topic("orders")
+    desk.store.catalog.begin_deletion("orders").at_once()
     desk.do_work()
     assert desk.disk.names(desk.log.directory) == []
     assert desk.failures == []

@@ -107,7 +107,7 @@ def test_a_value_comes_from_the_nearest_place_and_the_others_are_its_synonyms() 
         ("log.roll.ms", "604800000", Source.DEFAULT),
     ]
     assert synonyms(topic_settings(store, {}), "segment.ms") == expected[3:]
-    store.change_defaults(overrides)
+    store.begin_override(overrides).at_once()
     assert synonyms(topic_settings(store, {}), "segment.ms") == expected[1:]
     found = topic_settings(store, {"segment.ms": "20"})
     assert synonyms(found, "segment.ms") == expected

@@ -86,7 +86,7 @@ class Bench:
         self.store = LogStore.open(data_dir, config.log, self.clock)
         for name, partition_count in (("t", 3), (OFFSETS_TOPIC, 1)):
             if name not in self.store.topics:
-                self.store.create_topic(name, partition_count)
+                self.store.catalog.begin_creation(name, partition_count).at_once()
         self.syncs: list[Any] = []
         self.commit = GroupCommit("sync", self.syncs.append, lambda _: None, lambda _: None)
         self.groups = ConsumerGroups(config, self.store, self.clock, self.scheduler, self.commit)
@@ -241,7 +241,7 @@ def test_a_deleted_topic_takes_along_offsets_that_are_not_durable_yet(bench: Ben
     bench.finish_sync()
     bench.write(committed(5_000, partition=1))
     heard: list[HeadraceError | None] = []
-    bench.store.delete_topic("t")
+    bench.store.catalog.begin_deletion("t").at_once()
     bench.groups.topics_deleted({"t"}, heard.append)
     assert heard == []
     bench.finish_all_syncs()
@@ -257,7 +257,7 @@ def test_offsets_of_a_topic_that_a_crash_left_behind_do_not_come_back_with_a_new
 ) -> None:
     bench.write(committed(5_000))
     bench.finish_sync()
-    bench.store.delete_topic("t")
+    bench.store.catalog.begin_deletion("t").at_once()
     bench.store.close()
     for _ in range(2):
         # The first start finds offsets without their topic, the second one a new topic of the same name.
@@ -268,7 +268,7 @@ def test_offsets_of_a_topic_that_a_crash_left_behind_do_not_come_back_with_a_new
         groups = ConsumerGroups(config, store, bench.clock, bench.scheduler, commit)
         assert groups.coordinator.offsets_of("g") == {}
         if "t" not in store.topics:
-            store.create_topic("t", 3)
+            store.catalog.begin_creation("t", 3).at_once()
         store.close()
 
 

@@ -34,7 +34,7 @@ class World:
     def __init__(self, random: Random, durability: Durability | None = None) -> None:
         self.random = random
         self.store = LogStore.open(Path("/data"), LogConfig(), ManualClock(), disk=SimulatedDisk())
-        self.store.create_topic("t", PARTITION_COUNT)
+        self.store.catalog.begin_creation("t", PARTITION_COUNT).at_once()
         self.sequences: dict[Any, int] = {}
         self.unsynced: list[Any] = []
         watchers = Watchers()
@@ -69,7 +69,7 @@ class World:
 
     def change(self) -> None:
         if "t" not in self.store.topics:
-            self.store.create_topic("t", PARTITION_COUNT)
+            self.store.catalog.begin_creation("t", PARTITION_COUNT).at_once()
             return
         log = self.random.choice(self.store.topics["t"].partitions)
         what = self.random.randrange(20)
@@ -82,7 +82,7 @@ class World:
         elif what < 16:
             log.delete_records(self.random.randint(0, self.commit.high_watermark(log)))
         elif what == 16:
-            self.store.delete_topic("t")
+            self.store.catalog.begin_deletion("t").at_once()
         else:
             self.sync()
 

@@ -76,8 +76,8 @@ class Bench:
         clock = ManualClock()
         self.disk = CountingDisk()
         self.store = LogStore.open(data_dir, config.log, clock, disk=self.disk)
-        self.topic = self.store.create_topic("t", partition_count)
-        self.store.create_topic(OFFSETS_TOPIC, 1, INTERNAL_TOPICS[OFFSETS_TOPIC])
+        self.topic = self.store.catalog.begin_creation("t", partition_count).at_once()
+        self.store.catalog.begin_creation(OFFSETS_TOPIC, 1, INTERNAL_TOPICS[OFFSETS_TOPIC]).at_once()
         self.syncs: list[Any] = []
         watchers = Watchers()
         self.commit = GroupCommit("sync", self.syncs.append, watchers.notify, lambda _: None)

@@ -30,7 +30,7 @@ class Bench:
         config = BrokerConfig(data_dir=directory)
         self.store = LogStore.open(directory, LogConfig(), SystemClock())
         for name in ("keep", "gone", OFFSETS_TOPIC):
-            self.store.create_topic(name, 1)
+            self.store.catalog.begin_creation(name, 1).at_once()
         self.commit = GroupCommit("sync", lambda _logs: None, lambda _log: None, lambda _error: None)
         unused: Any = SimpleNamespace()
         self.services = Services(

@@ -77,7 +77,7 @@ class Bench:
             new_id=lambda: UUID(int=ids.getrandbits(128)),
         )
         for name, settings in SETTINGS.items():
-            self.store.create_topic(name, 2, settings)
+            self.store.catalog.begin_creation(name, 2, settings).at_once()
         self.syncing: list[tuple[PartitionLog, ...]] = []
         self.engine = Engine(
             BrokerConfig(durability=durability),
@@ -339,10 +339,10 @@ def test_a_template_answers_and_appends_what_decoding_the_request_does(
 
 def _change_topics(bench: Bench, seed: int) -> None:
     if seed == 0:
-        bench.store.delete_topic(TOPIC)
-        bench.store.create_topic(TOPIC, 2, SETTINGS[TOPIC])
+        bench.store.catalog.begin_deletion(TOPIC).at_once()
+        bench.store.catalog.begin_creation(TOPIC, 2, SETTINGS[TOPIC]).at_once()
     elif seed == 1:
-        bench.store.grow_topic(TOPIC, 3)
+        bench.store.catalog.begin_growth(TOPIC, 3).at_once()
     else:
         bench.store.topics[TOPIC].partitions[0].delete_records(3)
 
@@ -364,10 +364,10 @@ def test_a_template_does_not_outlive_its_topic(
         connection.data_received(before)
     assert served == [True]
     old = bench.store.topics[TOPIC].partitions[0]
-    bench.store.delete_topic(TOPIC)
+    bench.store.catalog.begin_deletion(TOPIC).at_once()
     if comes_between:
         connection.data_received(before)
-    bench.store.create_topic(TOPIC, 1)
+    bench.store.catalog.begin_creation(TOPIC, 1).at_once()
     connection.data_received(_request(bench, version=version))
     connection.data_received(_request(bench, version=version))
     new = bench.store.topics[TOPIC].partitions[0]

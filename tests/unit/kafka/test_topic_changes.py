@@ -48,12 +48,14 @@ class Bench:
 
     def create(self, name: str, partition_count: int = 1) -> list[Any]:
         outcomes: list[Any] = []
-        self.changes.change(name, lambda: self.store.begin_creation(name, partition_count), outcomes.append)
+        self.changes.change(
+            name, lambda: self.store.catalog.begin_creation(name, partition_count), outcomes.append
+        )
         return outcomes
 
     def delete(self, name: str) -> list[Any]:
         outcomes: list[Any] = []
-        self.changes.change(name, lambda: self.store.begin_deletion(name), outcomes.append)
+        self.changes.change(name, lambda: self.store.catalog.begin_deletion(name), outcomes.append)
         return outcomes
 
     def allocate(self) -> list[int | HeadraceError]:
@@ -72,10 +74,12 @@ def bench() -> Iterator[Bench]:
 def test_a_topic_is_seen_when_the_disk_is_done_and_not_before(bench: Bench) -> None:
     outcomes = bench.create("orders", 3)
     assert (outcomes, dict(bench.store.topics)) == ([], {})
-    assert (bench.store.topic_count, bench.store.partition_count) == (1, 3), "but it counts already"
+    assert (bench.store.catalog.topic_count, bench.store.catalog.partition_count) == (1, 3), (
+        "but it counts already"
+    )
     bench.finish_work()
     assert outcomes == [bench.store.topics["orders"]]
-    assert (bench.store.topic_count, bench.store.partition_count) == (1, 3)
+    assert (bench.store.catalog.topic_count, bench.store.catalog.partition_count) == (1, 3)
 
 
 def test_of_two_creations_of_one_name_the_first_wins_and_the_second_finds_it_there(bench: Bench) -> None:
@@ -141,7 +145,7 @@ def test_a_mistake_in_an_answer_does_not_stop_the_changes_that_wait(bench: Bench
     def fail(_outcome: object) -> None:
         raise RuntimeError("a mistake")
 
-    bench.changes.change("orders", lambda: bench.store.begin_creation("orders", 1), fail)
+    bench.changes.change("orders", lambda: bench.store.catalog.begin_creation("orders", 1), fail)
     second = bench.delete("orders")
     bench.finish_work()
     assert second == [None]
@@ -157,7 +161,7 @@ def test_producer_ids_come_at_once_and_the_next_block_is_reserved_before_it_is_n
 
 
 def test_whoever_comes_when_no_producer_id_is_left_waits_for_the_next_block(bench: Bench) -> None:
-    bench.store.allocate_producer_ids(PRODUCER_ID_BLOCK)
+    assert bench.store.take_producer_ids(PRODUCER_ID_BLOCK) is not None
     first, second = bench.allocate(), bench.allocate()
     assert (first, second) == ([], [])
     bench.finish_work()
@@ -167,7 +171,7 @@ def test_whoever_comes_when_no_producer_id_is_left_waits_for_the_next_block(benc
 def test_producer_ids_that_could_not_be_reserved_are_refused_and_the_next_try_may_succeed(
     bench: Bench,
 ) -> None:
-    bench.store.allocate_producer_ids(PRODUCER_ID_BLOCK)
+    assert bench.store.take_producer_ids(PRODUCER_ID_BLOCK) is not None
     bench.disk.fail("open", errno.EMFILE)
     first = bench.allocate()
     bench.finish_work()

@@ -11,8 +11,13 @@ from crc32c import crc32c
 from headrace.clock import Clock
 from headrace.config import LONG_MAX
 from headrace.log.batch import encode_batch
+from headrace.log.failure import FailStop
+from headrace.log.open_files import OpenFiles
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
+from headrace.log.storage import Storage
+from headrace.log.store import LogStore
+from headrace.log.stored_batches import Lending
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
@@ -77,10 +82,27 @@ def disk() -> SimulatedDisk:
 def open_partition(disk: SimulatedDisk, clock: Clock, partition_dir: Path) -> OpenPartition:
     """Open the partition on the disk in memory, with small segments unless told otherwise."""
 
-    def open_(segment_bytes_max: int = 1024, index_interval_bytes: int = 100) -> PartitionLog:
+    def open_(
+        segment_bytes_max: int = 1024, index_interval_bytes: int = 100, lending: Lending | None = None
+    ) -> PartitionLog:
         settings = TopicSettings(
             segment_bytes=segment_bytes_max, index_interval_bytes=index_interval_bytes, segment_ms=LONG_MAX
         )
-        return PartitionLog.open(partition_dir, settings, clock, disk=disk)
+        storage = Storage(
+            disk=disk, files=OpenFiles(disk), fail_stop=FailStop(), lending=lending or Lending()
+        )
+        return PartitionLog.open(partition_dir, settings, clock, storage=storage)
 
     return open_
+
+
+@pytest.fixture(scope="session")
+def allocate_producer_ids() -> Callable[[LogStore, int], range]:
+    """Take so many producer ids, and have more reserved where they are wanting."""
+
+    def allocate(store: LogStore, count: int) -> range:
+        while (taken := store.take_producer_ids(count)) is None:
+            store.begin_producer_id_block(count).at_once()
+        return taken
+
+    return allocate

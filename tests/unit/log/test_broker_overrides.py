@@ -33,26 +33,26 @@ def test_defaults_hold_at_once_for_all_topics_that_say_nothing_else(
     open_store: OpenStore, disk: SimulatedDisk
 ) -> None:
     store = open_store()
-    store.create_topic("plain", 1)
-    store.create_topic("special", 1, {"retention.ms": "7"})
-    store.change_defaults(BrokerOverrides(cluster={"log.retention.ms": "10"}))
+    store.catalog.begin_creation("plain", 1).at_once()
+    store.catalog.begin_creation("special", 1, {"retention.ms": "7"}).at_once()
+    store.begin_override(BrokerOverrides(cluster={"log.retention.ms": "10"})).at_once()
     assert (retention_ms(store, "plain"), retention_ms(store, "special")) == (10, 7)
-    store.change_defaults(
+    store.begin_override(
         BrokerOverrides(cluster={"log.retention.ms": "10"}, broker={"log.retention.ms": "9"})
-    )
-    store.create_topic("new", 1)
+    ).at_once()
+    store.catalog.begin_creation("new", 1).at_once()
     disk.crash(Random(1))
     store = open_store()
     assert [retention_ms(store, name) for name in ("plain", "special", "new")] == [9, 7, 9]
-    store.change_defaults(BrokerOverrides())
+    store.begin_override(BrokerOverrides()).at_once()
     assert [retention_ms(store, name) for name in ("plain", "special", "new")] == [5, 7, 5]
 
 
 def test_a_topic_that_is_created_while_defaults_change_gets_the_new_ones(open_store: OpenStore) -> None:
     store = open_store()
-    creation = store.begin_creation("orders", 1)
+    creation = store.catalog.begin_creation("orders", 1)
     creation.run()
-    store.change_defaults(BrokerOverrides(broker={"log.retention.ms": "9"}))
+    store.begin_override(BrokerOverrides(broker={"log.retention.ms": "9"})).at_once()
     creation.finish()
     assert retention_ms(store, "orders") == 9
 
@@ -69,9 +69,9 @@ def test_a_default_that_cannot_be_is_refused_and_nothing_changes(
     open_store: OpenStore, overrides: dict[str, str], message: str
 ) -> None:
     store = open_store()
-    store.create_topic("orders", 1, {"min.compaction.lag.ms": "2"})
+    store.catalog.begin_creation("orders", 1, {"min.compaction.lag.ms": "2"}).at_once()
     with pytest.raises(ConfigError, match=message):
-        store.change_defaults(BrokerOverrides(broker=overrides))
+        store.begin_override(BrokerOverrides(broker=overrides)).at_once()
     assert store.overrides == BrokerOverrides()
     assert store.failed is None
 
@@ -81,7 +81,7 @@ def test_a_file_that_cannot_be_read_is_named(
     open_store: OpenStore, disk: SimulatedDisk, content: bytes
 ) -> None:
     store = open_store()
-    store.change_defaults(BrokerOverrides(broker={"log.retention.ms": "9"}))
+    store.begin_override(BrokerOverrides(broker={"log.retention.ms": "9"})).at_once()
     store.close()
     disk.overwrite(FILE, content)
     with pytest.raises(StorageError, match=r"broker-settings\.json"):

@@ -79,7 +79,9 @@ def test_a_store_that_was_closed_in_good_order_is_opened_without_writing_anythin
     open_store: OpenStore, make_batch: MakeBatch, disk: WatchedDisk, clock: Clock
 ) -> None:
     store = open_store()
-    _append(store.create_topic("orders", 2).partitions[1], *[make_batch(value=b"x" * 200)] * 8)
+    _append(
+        store.catalog.begin_creation("orders", 2).at_once().partitions[1], *[make_batch(value=b"x" * 200)] * 8
+    )
     store.close()
     synced: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -94,7 +96,7 @@ def test_after_a_kill_only_what_is_beyond_the_recovery_point_is_written_again(
 ) -> None:
     batch = make_batch()
     store = open_store()
-    _append(store.create_topic("orders", 1).partitions[0], batch, batch)
+    _append(store.catalog.begin_creation("orders", 1).at_once().partitions[0], batch, batch)
     store.close()
     _append(_partition(open_store()), batch)
     disk.kill()
@@ -110,7 +112,7 @@ def test_the_recovery_point_of_a_partition_that_somebody_cut_goes_back_with_it(
 ) -> None:
     batch = make_batch()
     store = open_store()
-    _append(store.create_topic("orders", 1).partitions[0], batch, batch, batch)
+    _append(store.catalog.begin_creation("orders", 1).at_once().partitions[0], batch, batch, batch)
     store.close()
     path = DATA_DIR / "log" / "orders-0" / SEGMENT
     disk.overwrite(path, disk.content(path)[: len(batch)])
@@ -129,11 +131,11 @@ def test_a_topic_that_is_made_anew_does_not_take_over_the_recovery_point_of_the_
 ) -> None:
     batch = make_batch()
     store = open_store()
-    _append(store.create_topic("orders", 1).partitions[0], batch)
+    _append(store.catalog.begin_creation("orders", 1).at_once().partitions[0], batch)
     store.close()
     store = open_store()
-    store.delete_topic("orders")
-    log = store.create_topic("orders", 1).partitions[0]
+    store.catalog.begin_deletion("orders").at_once()
+    log = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
     disk.fail("sync_file")
     with pytest.raises(StorageError, match="start again"):
         _append(log, batch)
@@ -154,7 +156,7 @@ def test_recovery_points_that_cannot_be_read_are_reported_and_done_without(
     content: bytes,
 ) -> None:
     store = open_store()
-    _append(store.create_topic("orders", 1).partitions[0], make_batch())
+    _append(store.catalog.begin_creation("orders", 1).at_once().partitions[0], make_batch())
     store.close()
     written = disk.content(POINTS)
     disk.overwrite(POINTS, content)
@@ -168,7 +170,7 @@ def test_a_store_whose_disk_has_failed_leaves_the_recovery_points_as_they_are(
     open_store: OpenStore, make_batch: MakeBatch, disk: WatchedDisk
 ) -> None:
     store = open_store()
-    log = store.create_topic("orders", 1).partitions[0]
+    log = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
     before = disk.content(POINTS) if POINTS.name in disk.names(DATA_DIR) else b""
     disk.fail("sync_file")
     with pytest.raises(StorageError, match="start again"):
@@ -182,7 +184,7 @@ def test_what_is_known_to_have_been_durable_is_never_cut_off(
 ) -> None:
     batch = make_batch()
     store = open_store()
-    _append(store.create_topic("orders", 1).partitions[0], batch, batch)
+    _append(store.catalog.begin_creation("orders", 1).at_once().partitions[0], batch, batch)
     store.close()
     path = DATA_DIR / "log" / "orders-0" / SEGMENT
     content = disk.content(path)

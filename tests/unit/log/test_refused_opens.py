@@ -19,6 +19,7 @@ from headrace.testing.disk import SimulatedDisk
 
 MakeBatch = Callable[..., bytes]
 OpenStore = Callable[[], LogStore]
+AllocateProducerIds = Callable[[LogStore, int], range]
 SIZE_MAX = 1_000_000
 DATA_DIR = Path("/home/somebody/.headrace")
 CALLS_MAX = 40
@@ -35,7 +36,7 @@ def test_a_sync_that_could_not_begin_makes_nothing_durable_and_the_next_one_does
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk, error: int
 ) -> None:
     store = open_store()
-    log = store.create_topic("orders", 1).partitions[0]
+    log = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
     log.append(make_batch(3), size_bytes_max=SIZE_MAX)
     disk.fail("sync_directory", error)
     with pytest.raises(TooManyOpenFiles, match=r"syncing .*orders-0 failed.* Try again") as refusal:
@@ -55,7 +56,7 @@ def test_sealing_segments_goes_on_wherever_it_was_interrupted(
     for after in range(CALLS_MAX):
         disk = SimulatedDisk()
         store = LogStore.open(DATA_DIR, LogConfig(segment_bytes_max=1024), clock, disk=disk)
-        log = store.create_topic("orders", 1).partitions[0]
+        log = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
         for _ in range(12):
             log.append(make_batch(value=b"x" * 300), size_bytes_max=SIZE_MAX)
         disk.fail(operation, errno.EMFILE, after=after)
@@ -85,13 +86,13 @@ def test_a_topic_that_could_not_be_created_is_absent_and_can_be_created_later(
         store = LogStore.open(DATA_DIR, LogConfig(), clock, disk=disk)
         disk.fail(operation, errno.EMFILE, after=after)
         try:
-            store.create_topic("orders", 2)
+            store.catalog.begin_creation("orders", 2).at_once()
         except TooManyOpenFiles:
             assert (store.failed, dict(store.topics)) == (None, {})
             disk.kill()
             store = LogStore.open(DATA_DIR, LogConfig(), clock, disk=disk)
             assert dict(store.topics) == {}
-            store.create_topic("orders", 2)
+            store.catalog.begin_creation("orders", 2).at_once()
         if not disk.has_failed:
             assert after > 0
             return
@@ -112,25 +113,25 @@ def test_a_deletion_that_was_interrupted_goes_on_when_the_topic_is_deleted_again
     for after in range(CALLS_MAX):
         disk = SimulatedDisk()
         store = LogStore.open(DATA_DIR, LogConfig(), clock, disk=disk)
-        log = store.create_topic("orders", 2).partitions[0]
+        log = store.catalog.begin_creation("orders", 2).at_once().partitions[0]
         log.append(make_batch(3), size_bytes_max=SIZE_MAX)
         disk.fail(operation, errno.EMFILE, after=after)
         try:
-            store.delete_topic("orders")
+            store.catalog.begin_deletion("orders").at_once()
         except TooManyOpenFiles:
             assert (store.failed, dict(store.topics)) == (None, {})
             if then == "delete":
-                store.delete_topic("orders")
+                store.catalog.begin_deletion("orders").at_once()
         if not disk.has_failed:
             assert after > 0
             return
         if then == "create":
-            log = store.create_topic("orders", 1).partitions[0]
+            log = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
             log.append(make_batch(), size_bytes_max=SIZE_MAX)
             log.sync()
         else:
             with pytest.raises(UnknownTopic):
-                store.delete_topic("orders")
+                store.catalog.begin_deletion("orders").at_once()
         disk.crash(Random(after))
         store = LogStore.open(DATA_DIR, LogConfig(), clock, disk=disk)
         ends = {name: topic.partitions[0].end_offset for name, topic in store.topics.items()}
@@ -140,16 +141,19 @@ def test_a_deletion_that_was_interrupted_goes_on_when_the_topic_is_deleted_again
 
 @pytest.mark.parametrize("operation", ["open", "sync_directory"])
 def test_producer_ids_that_could_not_be_reserved_are_not_given_away(
-    open_store: OpenStore, disk: SimulatedDisk, operation: str
+    open_store: OpenStore,
+    disk: SimulatedDisk,
+    allocate_producer_ids: AllocateProducerIds,
+    operation: str,
 ) -> None:
     store = open_store()
-    store.allocate_producer_ids(PRODUCER_ID_BLOCK)
+    allocate_producer_ids(store, PRODUCER_ID_BLOCK)
     disk.fail(operation, errno.EMFILE)
     with pytest.raises(TooManyOpenFiles, match="reserving producer ids"):
-        store.allocate_producer_ids(10)
-    given = store.allocate_producer_ids(10)
+        allocate_producer_ids(store, 10)
+    given = allocate_producer_ids(store, 10)
     disk.crash(Random(0))
-    assert not set(given).intersection(open_store().allocate_producer_ids(10))
+    assert not set(given).intersection(allocate_producer_ids(open_store(), 10))
 
 
 @opening
@@ -158,7 +162,7 @@ def test_a_store_that_could_not_be_opened_leaves_no_file_open_and_opens_later(
 ) -> None:
     disk = SimulatedDisk()
     store = LogStore.open(DATA_DIR, LogConfig(), clock, disk=disk)
-    log = store.create_topic("orders", 2).partitions[0]
+    log = store.catalog.begin_creation("orders", 2).at_once().partitions[0]
     log.append(make_batch(), size_bytes_max=SIZE_MAX)
     log.sync()
     for after in range(CALLS_MAX):
@@ -179,7 +183,7 @@ def test_many_partitions_and_segments_share_a_limited_number_of_open_files(
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
 ) -> None:
     store = open_store()
-    logs = store.create_topic("orders", 50).partitions
+    logs = store.catalog.begin_creation("orders", 50).at_once().partitions
     for _ in range(6):
         for log in logs:
             log.append(make_batch(value=b"x" * 600), size_bytes_max=SIZE_MAX)

@@ -119,7 +119,7 @@ def test_opening_reads_no_more_however_many_segments_are_sealed(
     disk: CountingDisk, clock: Clock, fill: Fill
 ) -> None:
     store = _open(disk, clock, segment_bytes_max=16 * KIB)
-    store.create_topic("orders", 1)
+    store.catalog.begin_creation("orders", 1).at_once()
     reads = []
     for _ in range(3):
         _grow(store, fill, 150 * KIB)
@@ -134,7 +134,7 @@ def test_opening_after_a_clean_stop_reads_no_more_however_large_the_active_segme
     disk: CountingDisk, clock: Clock, fill: Fill
 ) -> None:
     store = _open(disk, clock)
-    store.create_topic("orders", 1)
+    store.catalog.begin_creation("orders", 1).at_once()
     reads = []
     for _ in range(3):
         _grow(store, fill, 200 * KIB)
@@ -152,7 +152,7 @@ def test_opening_after_a_crash_reads_and_writes_again_a_bounded_tail(
     disk: CountingDisk, clock: Clock, fill: Fill, segment_bytes_max: int
 ) -> None:
     store = _open(disk, clock, segment_bytes_max=segment_bytes_max)
-    store.create_topic("orders", 1)
+    store.catalog.begin_creation("orders", 1).at_once()
     for seed in range(4):
         _grow(store, fill, 100 * KIB)
         end_offset, rewritten_bytes = _log(store).end_offset, disk.rewritten_bytes
@@ -168,7 +168,7 @@ def test_what_was_not_read_when_opened_is_there_all_the_same(
     disk: CountingDisk, clock: Clock, fill: Fill
 ) -> None:
     store = _open(disk, clock)
-    store.create_topic("orders", 1)
+    store.catalog.begin_creation("orders", 1).at_once()
     _grow(store, fill, 300 * KIB)
     log = _log(store)
     known = (
@@ -193,7 +193,7 @@ def test_what_lies_before_a_checkpoint_is_compared_with_its_checksum_when_it_is_
     disk: CountingDisk, clock: Clock, fill: Fill
 ) -> None:
     store = _open(disk, clock)
-    store.create_topic("orders", 1)
+    store.catalog.begin_creation("orders", 1).at_once()
     _grow(store, fill, 100 * KIB)
     store.close()
     path = DIRECTORY / f"{0:020d}.log"
@@ -211,7 +211,7 @@ def test_a_snapshot_that_is_missing_costs_one_slow_start(
     disk: CountingDisk, clock: Clock, fill: Fill, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = _open(disk, clock, segment_bytes_max=16 * KIB)
-    store.create_topic("orders", 1)
+    store.catalog.begin_creation("orders", 1).at_once()
     _grow(store, fill, 200 * KIB)
     known = _log(store).producers()
     store.close()
@@ -231,7 +231,7 @@ def test_a_checkpoint_of_a_log_that_somebody_cut_is_removed(
     disk: CountingDisk, clock: Clock, fill: Fill, make_batch: MakeBatch
 ) -> None:
     store = _open(disk, clock)
-    store.create_topic("orders", 1)
+    store.catalog.begin_creation("orders", 1).at_once()
     _grow(store, fill, 100 * KIB)
     store.close()
     path = DIRECTORY / f"{0:020d}.log"
@@ -279,7 +279,7 @@ def test_a_crash_at_any_step_of_a_roll_a_seal_or_a_checkpoint_loses_nothing(
 def _play(disk: SimulatedDisk, clock: Clock, make_batch: MakeBatch, acknowledged: list[int]) -> None:
     """Transactions of one producer, each of three batches of one record, every second one aborted."""
     store = _open(disk, clock, segment_bytes_max=6 * KIB, checkpoint_bytes=2 * KIB)
-    log = store.create_topic("orders", 1).partitions[0]
+    log = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
     for sequence in range(21):
         producer = (1, 0, sequence)
         batch = make_batch(at=clock.now_ms(), value=b"x" * 700, producer=producer, attributes=TRANSACTIONAL)

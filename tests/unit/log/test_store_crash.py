@@ -89,10 +89,10 @@ class TopicStory:
         if name in self.known and self.random.random() < 0.5:
             self.change(store, name)
         elif name in self.known:
-            store.delete_topic(name)
+            store.catalog.begin_deletion(name).at_once()
             del self.known[name]
         else:
-            topic = store.create_topic(name, 2)
+            topic = store.catalog.begin_creation(name, 2).at_once()
             assert [partition.end_offset for partition in topic.partitions] == [0, 0]
             self.known[name] = _topics(store)[name]
             self.acknowledge(topic)
@@ -104,12 +104,12 @@ class TopicStory:
         topic_id, partition_count, config = self.known[name]
         if self.random.random() < 0.5:
             self.change_in_doubt = (topic_id, partition_count + 1, config)
-            topic = store.grow_topic(name, partition_count + 1)
+            topic = store.catalog.begin_growth(name, partition_count + 1).at_once()
             assert topic.partitions[-1].end_offset == 0
         else:
             config = {"retention.ms": str(self.random.randint(1, 9))}
             self.change_in_doubt = (topic_id, partition_count, config)
-            store.configure_topic(name, config)
+            store.catalog.begin_reconfiguration(name, config).at_once()
         self.known[name] = self.change_in_doubt
         assert _topics(store)[name] == self.known[name]
 

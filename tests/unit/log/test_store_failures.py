@@ -33,7 +33,7 @@ def test_after_a_failed_write_or_sync_nothing_is_written_any_more(
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk, operation: str, error: int
 ) -> None:
     store = open_store()
-    healthy, sick = store.create_topic("orders", 2).partitions
+    healthy, sick = store.catalog.begin_creation("orders", 2).at_once().partitions
     healthy.append(make_batch(3), size_bytes_max=SIZE_MAX)
     healthy.sync()
     disk.fail(operation, error)
@@ -47,9 +47,9 @@ def test_after_a_failed_write_or_sync_nothing_is_written_any_more(
         lambda: healthy.append(make_batch(), size_bytes_max=SIZE_MAX),
         sick.sync,
         healthy.sync,
-        lambda: store.create_topic("more", 1),
-        lambda: store.delete_topic("orders"),
-        lambda: store.allocate_producer_ids(1),
+        lambda: store.catalog.begin_creation("more", 1).at_once(),
+        lambda: store.catalog.begin_deletion("orders").at_once(),
+        lambda: store.take_producer_ids(1),
     ]
     for call in calls:
         with pytest.raises(StorageError, match="no writes are taken after a failure"):
@@ -74,12 +74,12 @@ def test_a_topic_that_could_not_be_created_stops_writes_and_is_whole_or_absent_a
     store = open_store()
     disk.fail(operation, errno.ENOSPC)
     with pytest.raises(StorageError, match="creating topic orders failed: No space left"):
-        store.create_topic("orders", 2)
+        store.catalog.begin_creation("orders", 2).at_once()
     assert store.failed is not None
     store.close()
     store = open_store()
     if "orders" not in store.topics:
-        store.create_topic("orders", 2)
+        store.catalog.begin_creation("orders", 2).at_once()
     assert len(store.topics["orders"].partitions) == 2
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_opened_is_refused_without_stopping_everything(
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
 ) -> None:
     store = open_store()
-    partition = store.create_topic("orders", 1).partitions[0]
+    partition = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
     disk.fail("open", errno.EMFILE)
     with pytest.raises(StorageError, match=r"failed before it began: .*Too many open files.* Try again"):
         partition.append(make_batch(), size_bytes_max=SIZE_MAX)
@@ -99,7 +99,7 @@ def test_a_read_that_fails_is_an_error_and_no_more(
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
 ) -> None:
     store = open_store()
-    partition = store.create_topic("orders", 1).partitions[0]
+    partition = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
     partition.append(make_batch(), size_bytes_max=SIZE_MAX)
     disk.fail("read")
     with pytest.raises(StorageError, match=r"reading .*orders-0 at offset 0 failed"):
@@ -111,7 +111,7 @@ def test_a_search_by_time_that_fails_is_an_error_and_no_more(
     open_store: OpenStore, make_batch: MakeBatch, disk: SimulatedDisk
 ) -> None:
     store = open_store()
-    log = store.create_topic("orders", 1).partitions[0]
+    log = store.catalog.begin_creation("orders", 1).at_once().partitions[0]
     for _ in range(20):
         log.append(make_batch(value=b"x" * 100), size_bytes_max=SIZE_MAX)
     store.close()

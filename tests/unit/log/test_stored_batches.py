@@ -10,29 +10,29 @@ from typing import Any
 import pytest
 
 from headrace.errors import CorruptBatch, StorageError
-from headrace.log import segment as segment_module
-from headrace.log import stored_batches
 from headrace.log.partition import PartitionLog
-from headrace.log.stored_batches import StoredBatches
+from headrace.log.stored_batches import Lending, StoredBatches
 from headrace.testing.disk import SimulatedDisk
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
+OpenLending = Callable[[], PartitionLog]
 SIZE_MAX = 1_000_000
 BATCH_COUNT = 40
 ALL = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def _small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_module, "LENT_BYTES_MIN", 500)
-    monkeypatch.setattr(stored_batches, "PIECE_BYTES", 300)
+@pytest.fixture
+def open_lending(open_partition: OpenPartition) -> OpenLending:
+    """Open the partition so that little is lent already, in small pieces."""
+    lending = Lending(size_bytes_min=500, piece_bytes=300)
+    return lambda: open_partition(segment_bytes_max=1_500, lending=lending)
 
 
 @pytest.fixture
-def log(open_partition: OpenPartition, make_batch: MakeBatch) -> PartitionLog:
+def log(open_lending: OpenLending, make_batch: MakeBatch) -> PartitionLog:
     """A log of several segments."""
-    return _filled(open_partition(segment_bytes_max=1_500), make_batch)
+    return _filled(open_lending(), make_batch)
 
 
 def _filled(log: PartitionLog, make_batch: MakeBatch) -> PartitionLog:
@@ -46,11 +46,11 @@ def _path(directory: Path) -> Path:
     return directory / f"{0:020d}.log"
 
 
-def test_what_is_lent_is_what_is_read(log: PartitionLog, open_partition: OpenPartition) -> None:
+def test_what_is_lent_is_what_is_read(log: PartitionLog, open_lending: OpenLending) -> None:
     chance = Random(3)
     kinds = set()
     log.close()
-    log = open_partition(segment_bytes_max=1_500)
+    log = open_lending()
     for _ in range(300):
         offset = chance.randrange(log.end_offset)
         wanted: dict[str, Any] = {
@@ -71,10 +71,10 @@ def test_what_is_lent_is_what_is_read(log: PartitionLog, open_partition: OpenPar
 
 
 def test_what_nobody_has_checked_is_not_lent_before_it_was_read_once(
-    log: PartitionLog, open_partition: OpenPartition
+    log: PartitionLog, open_lending: OpenLending
 ) -> None:
     log.close()
-    log = open_partition(segment_bytes_max=1_500)
+    log = open_lending()
     first = log.lend(0, size_bytes_max=ALL)
     assert isinstance(first, bytes)
     second = log.lend(0, size_bytes_max=ALL)
@@ -83,13 +83,13 @@ def test_what_nobody_has_checked_is_not_lent_before_it_was_read_once(
 
 
 def test_damage_is_not_lent(
-    log: PartitionLog, open_partition: OpenPartition, disk: SimulatedDisk, partition_dir: Path
+    log: PartitionLog, open_lending: OpenLending, disk: SimulatedDisk, partition_dir: Path
 ) -> None:
     log.close()
     content = bytearray(disk.content(_path(partition_dir)))
     content[-1] ^= 1
     disk.overwrite(_path(partition_dir), bytes(content))
-    log = open_partition(segment_bytes_max=1_500)
+    log = open_lending()
     sound = log.lend(0, size_bytes_max=ALL)
     assert isinstance(sound, bytes)
     assert content.startswith(sound)

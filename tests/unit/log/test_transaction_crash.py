@@ -272,9 +272,6 @@ class Story:
             return  # A write has failed, and whether it happened is not known.
         reference = Reference(self.appended)
         assert {info.producer_id: info for info in log.producers()} == reference.infos()
-        for producer_id in range(PRODUCER_COUNT):
-            known = reference.producers.get(producer_id)
-            assert log.open_transaction_of(producer_id) == (known.first_offset if known else None)
         for _ in range(4):
             first, below = sorted(self.random.choices(range(log.end_offset + 2), k=2))
             aborted = log.aborted_transactions(first, below)

@@ -50,6 +50,12 @@ def _spans(log: PartitionLog, from_offset: int = 0, below_offset: int = 2**62) -
     return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
 
 
+def open_transaction_of(log: PartitionLog, producer_id: int) -> int | None:
+    """The first offset of the producer's open transaction."""
+    found = {info.producer_id: info.transaction_start_offset for info in log.producers()}
+    return found.get(producer_id)
+
+
 def test_a_transaction_is_open_from_its_first_batch_to_its_marker(
     open_partition: OpenPartition, make_batch: MakeBatch, send: Send
 ) -> None:
@@ -57,10 +63,10 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker(
     log.append(make_batch(3), size_bytes_max=SIZE_MAX)
     send(log, 7, 0, count=2)
     send(log, 7, 2)
-    assert log.open_transaction_of(7) == 3
-    assert log.open_transaction_of(8) is None
+    assert open_transaction_of(log, 7) == 3
+    assert open_transaction_of(log, 8) is None
     log.append_marker(7, 0, commits=True)
-    assert log.open_transaction_of(7) is None
+    assert open_transaction_of(log, 7) is None
     assert log.end_offset == 7
 
 
@@ -153,7 +159,7 @@ def test_an_open_transaction_is_still_open_after_a_restart(open_partition: OpenP
     log.append_marker(1, 0, commits=True)
     log.close()
     log = open_partition()
-    assert (log.open_transaction_of(1), log.open_transaction_of(2)) == (None, 1)
+    assert (open_transaction_of(log, 1), open_transaction_of(log, 2)) == (None, 1)
     assert log.last_stable_offset(log.end_offset) == 1
 
 
@@ -164,7 +170,7 @@ def test_a_marker_of_an_older_epoch_is_refused_and_not_written(
     send(log, 1, 0, epoch=5)
     with pytest.raises(InvalidProducerEpoch, match="epoch 4, but epoch 5"):
         log.append_marker(1, 4, commits=True)
-    assert (log.end_offset, log.open_transaction_of(1)) == (1, 0)
+    assert (log.end_offset, open_transaction_of(log, 1)) == (1, 0)
 
 
 def test_a_marker_of_an_older_coordinator_is_refused(open_partition: OpenPartition, send: Send) -> None:
@@ -173,7 +179,7 @@ def test_a_marker_of_an_older_coordinator_is_refused(open_partition: OpenPartiti
     send(log, 1, 0)
     with pytest.raises(TransactionCoordinatorFenced, match="coordinator epoch 2, but epoch 3"):
         log.append_marker(1, 0, commits=True, coordinator_epoch=2)
-    assert log.open_transaction_of(1) == 1
+    assert open_transaction_of(log, 1) == 1
 
 
 def test_a_marker_where_nothing_is_open_is_written_and_harmless(open_partition: OpenPartition) -> None:
@@ -187,7 +193,7 @@ def test_sequences_go_on_after_a_marker_of_the_same_epoch(open_partition: OpenPa
     send(log, 1, 0, count=2)
     log.append_marker(1, 0, commits=True)
     assert send(log, 1, 0, count=2) == 0, "the retry of a batch is recognised after the marker, too"
-    assert log.open_transaction_of(1) is None
+    assert open_transaction_of(log, 1) is None
     assert send(log, 1, 2) == 3
 
 
@@ -297,9 +303,9 @@ def test_what_the_broker_writes_for_a_producer_has_no_sequence(
         log.append(batch, size_bytes_max=SIZE_MAX)
     offsets = [log.append(batch, size_bytes_max=SIZE_MAX, is_sequenced=False).base_offset for _ in range(2)]
     assert offsets == [0, 2]
-    assert log.open_transaction_of(7) == 0
+    assert open_transaction_of(log, 7) == 0
     assert [each.last_sequence for each in log.producers()] == [-1]
     older = make_batch(1, producer=(7, 0, -1), attributes=TRANSACTIONAL)
     with pytest.raises(InvalidProducerEpoch):
         log.append(older, size_bytes_max=SIZE_MAX, is_sequenced=False)
-    assert open_partition().open_transaction_of(7) == 0
+    assert open_transaction_of(open_partition(), 7) == 0

@@ -31,6 +31,7 @@ REQUEST_HEADER_BYTES_MIN: Final = 10
 LARGE_PART_BYTES_MIN: Final = 64 * KIB
 """A part of this size is sent as it is; smaller ones are copied together."""
 
+_BYTES_ALONE: Final = frozenset((bytes,))
 _REQUEST_START: Final = Struct(">hhi")
 _SIZE: Final = Struct(">i")
 _SIZE_AND_CORRELATION: Final = Struct(">ii")
@@ -87,7 +88,9 @@ class ResponseWriter:
         self._write(response, parts)
         size_bytes = 4 + sum(map(len, parts))
         parts[0] = _SIZE_AND_CORRELATION.pack(size_bytes, correlation_id)
-        return [join_small(parts)] if size_bytes < LARGE_PART_BYTES_MIN else _joined(parts)
+        if size_bytes < LARGE_PART_BYTES_MIN and are_read(parts):
+            return [join_small(parts)]
+        return _joined(parts)
 
 
 class BareTokenWriter:
@@ -109,7 +112,7 @@ def _joined(parts: Parts) -> Parts:
     small: Parts = []
     small_bytes = 0
     for part in parts:
-        is_large = len(part) >= LARGE_PART_BYTES_MIN
+        is_large = len(part) >= LARGE_PART_BYTES_MIN or type(part) is not bytes
         if not is_large:
             small.append(part)
             small_bytes += len(part)
@@ -123,8 +126,13 @@ def _joined(parts: Parts) -> Parts:
     return joined
 
 
+def are_read(parts: Parts) -> bool:
+    """Whether nothing among the parts lies unread in the log (see `headrace.log.stored_batches`)."""
+    return _BYTES_ALONE.issuperset(map(type, parts))
+
+
 def join_small(small_parts: Parts) -> bytes:
-    """One piece of parts that are small together: what lies unread in the log is not among them."""
+    """One piece of parts that are small together, and read."""
     return b"".join(small_parts)
 
 

@@ -169,7 +169,7 @@ def _plan_topic(services: Services, alteration: Alteration) -> BeginChange:
     store = services.store
     config = alteration.config_after(topic.config, topic_settings(store, topic.config))
     TopicSettings.parse(config, store.defaults)
-    return partial(store.begin_reconfiguration, topic.name, config)
+    return partial(store.catalog.begin_reconfiguration, topic.name, config)
 
 
 def _plan_broker(services: Services, alteration: Alteration) -> BeginChange:

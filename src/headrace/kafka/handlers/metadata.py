@@ -90,7 +90,7 @@ def _created(services: Services, request: MetadataRequest, name: str) -> Pending
 
     def begin() -> Change[Topic]:
         check_creation(services, name, partition_count)
-        return services.store.begin_creation(name, partition_count)
+        return services.store.catalog.begin_creation(name, partition_count)
 
     def on_outcome(outcome: Topic | HeadraceError) -> None:
         topic = services.topic(name)

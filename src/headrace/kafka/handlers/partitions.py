@@ -52,7 +52,7 @@ def _grow(
 
     def begin() -> Change[Topic]:
         _check(services, asked)
-        return services.store.begin_growth(asked.name, asked.count)
+        return services.store.catalog.begin_growth(asked.name, asked.count)
 
     def on_outcome(outcome: Topic | HeadraceError) -> None:
         if isinstance(outcome, HeadraceError):

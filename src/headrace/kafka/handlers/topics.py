@@ -108,16 +108,16 @@ def _check_collision(services: Services, name: str) -> None:
 
 def check_limits(services: Services, *, topic_count: int, partition_count: int) -> None:
     """Raise Refused if so many more topics and partitions would be too many."""
-    config, store = services.config, services.store
-    if store.topic_count + topic_count > config.topic_count_max:
+    config, catalog = services.config, services.store.catalog
+    if catalog.topic_count + topic_count > config.topic_count_max:
         raise Refused(
             ErrorCode.policy_violation,
-            f"there are {store.topic_count} topics; topic_count_max forbids more: delete some, or raise it",
+            f"there are {catalog.topic_count} topics; topic_count_max forbids more: delete some, or raise it",
         )
-    if store.partition_count + partition_count > config.partition_count_max:
+    if catalog.partition_count + partition_count > config.partition_count_max:
         raise Refused(
             ErrorCode.policy_violation,
-            f"{store.partition_count} partitions and {partition_count} more are above partition_count_max, "
+            f"{catalog.partition_count} partitions and {partition_count} more are above partition_count_max, "
             f"which is {config.partition_count_max}: use fewer, or raise it",
         )
 
@@ -142,7 +142,7 @@ def _create(
     pending: Pending[CreatableTopicResult] = Pending()
 
     def begin() -> Change[Topic]:
-        return services.store.begin_creation(asked.name, partition_count, check())
+        return services.store.catalog.begin_creation(asked.name, partition_count, check())
 
     def on_outcome(outcome: Topic | HeadraceError) -> None:
         if isinstance(outcome, HeadraceError):
@@ -237,12 +237,12 @@ def _delete(
 
     def begin() -> Change[None]:
         # It may have got partitions while this waited for its turn, or another may have begun to delete it.
-        present = services.topic(topic.name, topic.topic_id) or services.store.half_deleted(
+        present = services.topic(topic.name, topic.topic_id) or services.store.catalog.half_deleted(
             topic.name, topic.topic_id
         )
         if present is None:
             raise UnknownTopic(f"topic {topic.name} was deleted meanwhile")
-        change = services.store.begin_deletion(topic.name)
+        change = services.store.catalog.begin_deletion(topic.name)
         deleted.append(present)
         return change
 
@@ -294,7 +294,7 @@ def _topic_to_delete(services: Services, asked: DeleteTopicState, count: int) ->
     topic = services.topic(asked.name or "", asked.topic_id)
     if topic is None:
         # A crash could still bring it back: whoever asks now hears how that ends, not that it is gone.
-        topic = services.store.half_deleted(asked.name, asked.topic_id)
+        topic = services.store.catalog.half_deleted(asked.name, asked.topic_id)
     if topic is None and asked.topic_id is not None:
         raise Refused(ErrorCode.unknown_topic_id, f"there is no topic with the id {asked.topic_id}")
     if topic is None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.config import BrokerConfig
     from headrace.errors import StorageError
     from headrace.log.partition import PartitionLog
+    from headrace.log.stored_batches import Lending
     from headrace.testing.disk import SimulatedDisk
     from headrace.testing.simulation.loop import Event, SimulatedLoop
 
@@ -119,10 +120,12 @@ class SimulatedBroker:
         loop: SimulatedLoop,
         *,
         random: Random,
+        lending: Lending | None = None,
         users_path: Path | None = None,
     ) -> None:
         """Users are kept on the machine's own disk, so there are none unless a path is named."""
         self._users_path = users_path
+        self._lending = lending
         self.loop = loop
         self.random = random
         self._config = config
@@ -150,7 +153,14 @@ class SimulatedBroker:
     def start(self) -> None:
         """Begin a life. Raises StorageError where the disk fails, and PowerLoss where the power goes."""
         life = Life(self)
-        store = LogStore.open(DATA_DIR, self._config.log, self._clock, disk=self.disk, new_id=self._new_id)
+        store = LogStore.open(
+            DATA_DIR,
+            self._config.log,
+            self._clock,
+            disk=self.disk,
+            new_id=self._new_id,
+            lending=self._lending,
+        )
         life.engine = Engine(
             self._config,
             store,

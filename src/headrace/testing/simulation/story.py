@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.config import KIB, BrokerConfig, LogConfig
+from headrace.log.stored_batches import Lending
 from headrace.testing.anomalies import find_anomalies
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.history import Deletion, Drained, History, Outcome
@@ -85,7 +86,12 @@ class Story:
         self.history = History()
         self.config = self._config()
         self.broker = SimulatedBroker(
-            self.config, self.disk, self.clock, self.loop, random=self.stream("broker")
+            self.config,
+            self.disk,
+            self.clock,
+            self.loop,
+            random=self.stream("broker"),
+            lending=self._lending(self.stream("lending")),
         )
         self.network = Network(self.loop, self.stream("network"), self.broker)
         self.world = World(
@@ -150,6 +156,13 @@ class Story:
             durability=durability,
             consumer_session_timeout_ms=3_000,
             consumer_heartbeat_interval_ms=500,
+        )
+
+    def _lending(self, random: Random) -> Lending:
+        """Mostly little is enough to be lent, so that answers are read in pieces, as large ones are."""
+        return Lending(
+            size_bytes_min=random.choice((1, 300, 2 * KIB, 256 * KIB)),
+            piece_bytes=random.choice((50, 500, 256 * KIB)),
         )
 
     def _live(self) -> None:
