@@ -56,6 +56,8 @@ class BrokerConfig:
     """A request that says it is larger closes its connection before anything is allocated."""
     in_flight_bytes_max: int = 256 * MIB
     """Requests read but not answered, over all connections; reading stops above it."""
+    unsent_bytes_max: int = 256 * MIB
+    """Answers that clients have not taken yet, over all connections; fetches wait above it."""
     message_bytes_max: int = 16 * MIB
     """A record batch larger than this is refused with MESSAGE_TOO_LARGE."""
     fetch_bytes_max: int = 64 * MIB
@@ -116,6 +118,7 @@ class BrokerConfig:
         for name in ("connection_idle_ms_max", "authentication_wait_ms_max"):
             require(getattr(self, name) >= 100, f"{name} must be at least 100")
         require(self.durability in {"sync", "os"}, f"durability is {self.durability!r}: use sync or os")
+        require(self.unsent_bytes_max >= 1, "unsent_bytes_max must be at least 1")
         require(self.fetch_session_count_max >= 0, "fetch_session_count_max must be at least 0")
         require(self.default_partition_count >= 1, "default_partition_count must be at least 1")
         require(self.message_bytes_max <= self.frame_bytes_max, "message_bytes_max is above frame_bytes_max")

@@ -15,11 +15,19 @@ from headrace.failpoints import hit
 from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.budget import SMALL_FRAME_BYTES_MAX, Pace
 from headrace.kafka.codec.frame import are_read, join_small
-from headrace.kafka.connection import REQUESTS_WAITING_MAX, AnswerQueue, FrameReader, Slot, is_produce
+from headrace.kafka.connection import (
+    REQUESTS_WAITING_MAX,
+    AnswerQueue,
+    FrameReader,
+    Slot,
+    is_fetch,
+    is_produce,
+)
 from headrace.kafka.dispatch import Peer, Started, dispatch
 from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
 from headrace.kafka.security.tls import TlsStream
 from headrace.kafka.services import ANONYMOUS, Scheduler
+from headrace.kafka.unsent_answers import Backlog
 from headrace.logs import fields
 
 if TYPE_CHECKING:
@@ -75,6 +83,7 @@ class ClientConnection(asyncio.Protocol):
         self._tls = None if tls_context is None else TlsStream(tls_context)
         self._reader = FrameReader(services.config.frame_bytes_max)
         self._answers = AnswerQueue()
+        self._backlog = Backlog(services.unsent_answers)
         self._waiting: deque[bytes] = deque()
         self._pending: dict[Slot, Pending[Any]] = {}
         self._templates: ProduceTemplates | None = None
@@ -126,6 +135,8 @@ class ClientConnection(asyncio.Protocol):
             pending.abandon()
         self._pending.clear()
         self._waiting.clear()
+        self._services.unsent_answers.forget(self._pump)
+        self._backlog.note(0)
         for budget, size_bytes in self._reserved_bytes.items():
             self._reserved_bytes[budget] = 0
             budget.release(size_bytes)
@@ -145,11 +156,14 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client reads too slowly: start nothing more for it."""
         self._is_writable = False
+        if not self._is_sending:
+            self._note_backlog()
 
     def resume_writing(self) -> None:
         """The client has caught up. Some loops say so while they are being handed an answer's pieces."""
         self._is_writable = True
         if not self._is_sending:
+            self._note_backlog()
             self._pump()
 
     def close(self) -> asyncio.Future[None]:
@@ -166,13 +180,21 @@ class ClientConnection(asyncio.Protocol):
 
     def close_if_late(self, now_s: float) -> None:
         """Close a connection that has kept us waiting for too long."""
+        if self._backlog.size_bytes and self._note_backlog():
+            self._active_s = now_s
         if self._is_ending:
+            if self._is_idle(now_s):
+                # It has been closed, but for answers that its client does not take.
+                self.abort()
             return
         if reason := self._lateness(now_s):
             self._fail(ProtocolError(reason))
         elif self._is_idle(now_s):
             logger.debug("closing the connection of %s: nothing has happened on it for long", self._peer)
-            self.close()
+            if self._backlog.size_bytes:
+                self.abort()
+            else:
+                self.close()
 
     def _serve_at_once(self, data: bytes) -> bool:
         """Serve data that is one request like an earlier one, if nothing else is going on; say whether.
@@ -269,7 +291,10 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _may_start(self) -> bool:
-        return self._is_writable and self._answers.may_start(is_produce=is_produce(self._waiting[0]))
+        frame = self._waiting[0]
+        if not self._is_writable or not self._answers.may_start(is_produce=is_produce(frame)):
+            return False
+        return not is_fetch(frame) or self._services.unsent_answers.has_room(self._pump)
 
     def _start(self, frame: bytes) -> None:
         slot = self._answers.open_slot(is_produce=is_produce(frame))
@@ -312,6 +337,8 @@ class ClientConnection(asyncio.Protocol):
             parts = None if response is Silence.KEEP_OPEN else started.encode(response)
             for ready in self._answers.fill(slot, parts):
                 self._send(ready)
+            if self._backlog.size_bytes or not self._is_writable:
+                self._note_backlog()
             if self._peer.session is not None:
                 self._log_in_further(self._peer.session)
         except StorageError as error:
@@ -338,6 +365,10 @@ class ClientConnection(asyncio.Protocol):
             finally:
                 self._is_sending = False
         hit("kafka.answered")
+
+    def _note_backlog(self) -> bool:
+        """Note how much of the answers waits in memory; say whether the client has taken something."""
+        return self._backlog.note(0 if self._is_writable else self._transport.get_write_buffer_size())
 
     def _send_in_turn(self, parts: Parts) -> None:
         for pieces in _read_in_turn(parts):
@@ -405,6 +436,8 @@ class ClientConnection(asyncio.Protocol):
         config = self._services.config
         if not self._is_proved and now_s - self._opened_s > config.authentication_wait_ms_max / 1000:
             return f"it has not logged in within {config.authentication_wait_ms_max} ms"
+        if self._backlog.is_too_slow(now_s):
+            return "it took its answers too slowly while others waited for theirs"
         if self._frame_began_s is None:
             return None
         if now_s - self._frame_began_s > FRAME_WAIT_S_MAX:
@@ -418,7 +451,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _is_idle(self, now_s: float) -> bool:
         idle_s_max = self._services.config.connection_idle_ms_max / 1000
-        return now_s - self._active_s > idle_s_max and not self._answers and not self._waiting
+        if now_s - self._active_s <= idle_s_max:
+            return False
+        return bool(self._backlog.size_bytes) or (not self._answers and not self._waiting)
 
     def _log_fields(self) -> dict[str, Any]:
         return fields(client=str(self._peer), principal=self._peer.principal)

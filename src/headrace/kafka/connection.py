@@ -207,3 +207,8 @@ class AnswerQueue:
 def is_produce(frame: bytes) -> bool:
     """Whether a request frame is a Produce."""
     return frame.startswith(b"\0\0")
+
+
+def is_fetch(frame: bytes) -> bool:
+    """Whether a request frame is a Fetch."""
+    return frame.startswith(b"\0\1")

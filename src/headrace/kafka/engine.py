@@ -25,6 +25,7 @@ from headrace.kafka.topic_changes import TopicChanges
 from headrace.kafka.transaction_log import TransactionLog
 from headrace.kafka.transaction_markers import TransactionMarkers
 from headrace.kafka.transactions.coordinator import TransactionLimits
+from headrace.kafka.unsent_answers import UnsentAnswers
 from headrace.kafka.watchers import Watchers
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Engine:
             logins=logins,
             fetch_sessions=FetchSessions(config.fetch_session_count_max, new_id=new_id),
             new_id=new_id,
+            unsent_answers=UnsentAnswers(config.unsent_bytes_max),
         )
         self.budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
         store.make_checkpoints(CheckpointRequests(store, submit, commit.fail).ask)

@@ -49,8 +49,10 @@ class FetchReading:
         self._services = services
         self._partitions = context.partitions
         self._reads_committed = request.isolation_level == READ_COMMITTED
-        self._room_bytes = min(request.max_bytes, services.config.fetch_bytes_max)
-        self._wanted_bytes = min(request.min_bytes, self._room_bytes)
+        allowed_bytes = min(request.max_bytes, services.config.fetch_bytes_max)
+        self._room_bytes = min(allowed_bytes, services.unsent_answers.room_bytes)
+        # Where there is no room, one batch comes all the same: it is worth waiting for.
+        self._wanted_bytes = min(request.min_bytes, allowed_bytes, max(self._room_bytes, 1))
         self._size_bytes = 0
         self._is_full = False
         self._has_error = False

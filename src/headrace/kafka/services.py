@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from headrace.kafka.security.logins import Logins
     from headrace.kafka.security.session import SaslSession
     from headrace.kafka.topic_changes import TopicChanges
+    from headrace.kafka.unsent_answers import UnsentAnswers
     from headrace.kafka.watchers import Watchers
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
@@ -71,6 +72,8 @@ class Services:
     topics: TopicChanges
     producer_ids: ProducerIds
     transactions: ProducerTransactions
+    unsent_answers: UnsentAnswers
+    """What clients have not taken yet."""
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)
     new_id: Callable[[], UUID] = uuid4
     """Makes ids that nobody else has, such as those of group members."""

@@ -22,8 +22,10 @@ from headrace.kafka.messages.metadata import MetadataResponse
 from headrace.kafka.messages.produce import ProduceResponse
 from headrace.kafka.metrics.counters import Counters
 from headrace.kafka.open_connections import OpenConnections
+from headrace.kafka.unsent_answers import UnsentAnswers
 
-PRODUCE, METADATA = 0, 3
+PRODUCE, FETCH, METADATA = 0, 1, 3
+UNSENT_BYTES_MAX = 1_000
 EMPTY_METADATA = MetadataResponse(brokers=(), topics=())
 EMPTY_PRODUCE = ProduceResponse(responses=())
 
@@ -36,6 +38,7 @@ class FakeTransport:
         self.is_reading = True
         self.is_aborted = False
         self.is_closed = False
+        self.unsent_bytes = 0
         self.names = {"peername": ("127.0.0.1", 40_000), "sockname": ("127.0.0.1", 9_092)}
 
     def get_extra_info(self, name: str) -> Any:
@@ -46,6 +49,9 @@ class FakeTransport:
 
     def writelines(self, parts: list[bytes]) -> None:
         self.written += b"".join(parts)
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
 
     def pause_reading(self) -> None:
         self.is_reading = False
@@ -76,8 +82,9 @@ class Bench:
             commit=SimpleNamespace(is_synchronous=True),
             logins=None,
             counters=Counters(),
+            unsent_answers=UnsentAnswers(UNSENT_BYTES_MAX),
         )
-        for key in (PRODUCE, METADATA):
+        for key in (PRODUCE, FETCH, METADATA):
             monkeypatch.setitem(APIS, key, APIS[key].handled_by(self._handler(key)))
 
     def _handler(self, key: int) -> Any:
@@ -109,8 +116,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def frame(key: int, correlation_id: int, padding: int = 0) -> bytes:
-    body = struct.pack(">i", -1) if key == METADATA else struct.pack(">hhii", -1, -1, 0, 0)
-    version = 1 if key == METADATA else 3
+    bodies = {
+        METADATA: (1, struct.pack(">i", -1)),
+        PRODUCE: (3, struct.pack(">hhii", -1, -1, 0, 0)),
+        FETCH: (4, struct.pack(">iiiibi", -1, 0, 0, 0, 0, 0)),
+    }
+    version, body = bodies[key]
     data = struct.pack(">hhih", key, version, correlation_id, -1) + body + bytes(padding)
     return struct.pack(">i", len(data)) + data
 
@@ -323,6 +334,77 @@ def test_a_connection_that_waits_for_an_answer_is_not_idle(bench: Bench) -> None
     idle_s_max = bench.services.config.connection_idle_ms_max / 1000
     connection.close_if_late(bench.loop.time() + 10 * idle_s_max)
     assert not transport.is_closing()
+
+
+def _leave_unread(connection: ClientConnection, transport: Any, size_bytes: int) -> None:
+    """Let a client's socket take no more, with so many bytes of answers before it."""
+    transport.unsent_bytes = size_bytes
+    connection.pause_writing()
+
+
+def test_a_fetch_waits_while_others_leave_too_much_unread_and_starts_when_they_have_read_it(
+    bench: Bench,
+) -> None:
+    (slow, unread), (other, _) = bench.connect(), bench.connect()
+    _leave_unread(slow, unread, UNSENT_BYTES_MAX)
+    other.data_received(frame(METADATA, 0))
+    bench.started[0][1].resolve(EMPTY_METADATA)
+    other.data_received(frame(FETCH, 1))
+    assert bench.keys == [METADATA], "only fetches wait"
+    slow.resume_writing()
+    assert bench.keys == [METADATA, FETCH]
+    assert bench.services.unsent_answers.size_bytes == 0
+
+
+def test_what_a_lost_connection_has_left_unread_is_room_for_others(bench: Bench) -> None:
+    (slow, unread), (other, _), (gone, _) = bench.connect(), bench.connect(), bench.connect()
+    _leave_unread(slow, unread, UNSENT_BYTES_MAX)
+    gone.data_received(frame(FETCH, 0))
+    gone.connection_lost(None)
+    assert not bench.services.unsent_answers.is_short
+    other.data_received(frame(FETCH, 1))
+    slow.connection_lost(None)
+    assert bench.keys == [FETCH]
+
+
+def test_a_client_that_does_not_take_its_answers_makes_way_when_others_wait_for_room(bench: Bench) -> None:
+    (slow, unread), (other, _) = bench.connect(), bench.connect()
+    _leave_unread(slow, unread, UNSENT_BYTES_MAX)
+    now_s = bench.loop.time()
+    slow.close_if_late(now_s + PACE_WINDOW_S + 1)
+    slow.close_if_late(now_s + 2 * PACE_WINDOW_S + 2)
+    assert not unread.is_aborted, "nobody waits"
+    other.data_received(frame(FETCH, 0))
+    slow.close_if_late(now_s + 3 * PACE_WINDOW_S)
+    slow.close_if_late(now_s + 4 * PACE_WINDOW_S + 1)
+    assert unread.is_aborted
+    slow.connection_lost(None)
+    assert bench.keys == [FETCH]
+
+
+def test_a_client_that_never_reads_is_let_go_in_the_end(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    _leave_unread(connection, transport, 900)
+    connection.data_received(frame(METADATA, 0))
+    idle_s_max = bench.services.config.connection_idle_ms_max / 1000
+    now_s = bench.loop.time()
+    transport.unsent_bytes = 800
+    connection.close_if_late(now_s + idle_s_max - 1)
+    connection.close_if_late(now_s + idle_s_max + 2)
+    assert not transport.is_aborted, "it had read something"
+    connection.close_if_late(now_s + 2 * idle_s_max)
+    assert transport.is_aborted
+
+
+def test_a_connection_that_was_closed_ends_although_its_client_never_reads(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    _leave_unread(connection, transport, 900)
+    connection.close()
+    idle_s_max = bench.services.config.connection_idle_ms_max / 1000
+    connection.close_if_late(bench.loop.time() + idle_s_max - 1)
+    assert not transport.is_aborted
+    connection.close_if_late(bench.loop.time() + idle_s_max + 1)
+    assert transport.is_aborted
 
 
 class StoredAnswer:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from headrace.config import Address, BrokerConfig, Durability, LogConfig
+from headrace.config import MIB, Address, BrokerConfig, Durability, LogConfig
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.handlers.fetch import handle_fetch
 from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.kafka.services import Call, Services
+from headrace.kafka.unsent_answers import UnsentAnswers
 from headrace.kafka.watchers import Watchers
 from headrace.log.batch import encode_batch
 from headrace.log.partition import PartitionLog
@@ -55,6 +56,7 @@ class World:
                 topics=unused,
                 producer_ids=unused,
                 transactions=unused,
+                unsent_answers=UnsentAnswers(MIB),
             ),
             client_id="test",
             host="127.0.0.1",

@@ -43,6 +43,7 @@ from headrace.kafka.messages.offset_fetch import (
 from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.services import INTERNAL_TOPICS, OFFSETS_TOPIC, Call, Services
 from headrace.kafka.topic_changes import TopicChanges
+from headrace.kafka.unsent_answers import UnsentAnswers
 from headrace.kafka.watchers import Watchers
 from headrace.log.batch import encode_batch
 from headrace.log.disk import SystemDisk
@@ -94,6 +95,7 @@ class Bench:
             topics=TopicChanges(self.store, self.submit, self.commit.fail),
             producer_ids=ProducerIds(self.store, self.submit, self.commit.fail),
             transactions=transactions,
+            unsent_answers=UnsentAnswers(MIB),
         )
 
     def submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from headrace.clock import SystemClock
-from headrace.config import BrokerConfig, LogConfig
+from headrace.config import MIB, BrokerConfig, LogConfig
 from headrace.errors import PartitionClosed, StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.commit import GroupCommit
 from headrace.kafka.handlers.produce import handle_produce
 from headrace.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from headrace.kafka.services import OFFSETS_TOPIC, Services
+from headrace.kafka.unsent_answers import UnsentAnswers
 from headrace.log.batch import encode_batch
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
@@ -44,6 +45,7 @@ class Bench:
             topics=unused,
             producer_ids=unused,
             transactions=unused,
+            unsent_answers=UnsentAnswers(MIB),
         )
 
     def log(self, topic: str) -> PartitionLog:

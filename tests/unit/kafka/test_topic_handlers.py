@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from headrace.config import Address, BrokerConfig
+from headrace.config import MIB, Address, BrokerConfig
 from headrace.errors import HeadraceError, StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.commit import GroupCommit
@@ -29,6 +29,7 @@ from headrace.kafka.messages.produce import PartitionProduceData, ProduceRequest
 from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.services import Call, Services
 from headrace.kafka.topic_changes import TopicChanges
+from headrace.kafka.unsent_answers import UnsentAnswers
 from headrace.kafka.watchers import Watchers
 from headrace.log.batch import encode_batch
 from headrace.log.record import Record
@@ -83,6 +84,7 @@ class Bench:
             topics=TopicChanges(self.store, self.submit, self.commit.fail),
             producer_ids=ProducerIds(self.store, self.submit, self.commit.fail),
             transactions=unused,
+            unsent_answers=UnsentAnswers(MIB),
         )
 
     def submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:

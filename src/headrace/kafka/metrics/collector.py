@@ -109,6 +109,8 @@ class BrokerCollector:
         yield _counter("connections_opened", "Connections taken.", connections.opened_count)
         yield _counter("connections_refused", "Connections above a limit.", connections.refused_count)
         yield _gauge("in_flight_bytes", "Requests that are read or served.", self._engine.budgets.used_bytes)
+        unsent_bytes = self._services.unsent_answers.size_bytes
+        yield _gauge("unsent_bytes", "Answers that clients have not taken yet.", unsent_bytes)
         yield _gauge("parked_fetches", "Fetches that wait for data.", self._services.watchers.count)
         logins = self._services.logins
         if logins is not None:

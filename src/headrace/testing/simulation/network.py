@@ -3,6 +3,9 @@
 What is sent arrives in order, later, whole or in pieces. When a connection breaks, its client hears of it at
 once; of what it had sent, some first part still reaches the broker, perhaps much later, when the client has
 long sent the same again on another connection. What the broker had sent and had not arrived is lost.
+
+What has not arrived at a client counts as waiting in the broker's memory. When that is much, the broker hears
+that the client reads too slowly, and later that it has caught up, as it does from a real event loop.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.config import KIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,6 +27,8 @@ LATE_CHANCE: Final = 0.3
 LATE_S_MAX: Final = 12.0
 """How long after its end a connection may still deliver what had been sent."""
 SPLIT_CHANCE: Final = 0.05
+UNSENT_BYTES_MAX: Final = (1, 500, 64 * KIB)
+"""A client's connection takes one of these before the broker hears that it has enough."""
 
 
 class ConnectionLost(Exception):
@@ -94,6 +101,10 @@ class Link:
         self._number = number
         self._protocol: asyncio.Protocol | None = protocol
         self._is_broker_dead = False
+        self._unsent_bytes_max = network.random.choice(UNSENT_BYTES_MAX)
+        self._is_paused = False
+        self.unsent_bytes = 0
+        """What the broker has sent and has not arrived."""
         self._to_broker = _Direction(network.loop, network.random, self._arrive_at_broker)
         self._to_client = _Direction(network.loop, network.random, self._arrive_at_client)
         self.is_open = True
@@ -114,6 +125,10 @@ class Link:
         """The broker sends."""
         for piece in self._in_pieces(data):
             self._to_client.put(piece)
+        self.unsent_bytes += len(data)
+        if self._protocol is not None and not self._is_paused and self.unsent_bytes > self._unsent_bytes_max:
+            self._is_paused = True
+            self._protocol.pause_writing()
 
     def cut(self) -> None:
         """Break the connection, as the network does, or the client."""
@@ -185,8 +200,14 @@ class Link:
     def _arrive_at_client(self, piece: bytes | None) -> None:
         if piece is None:
             self._lose()
-        elif self.is_open:
+            return
+        self.unsent_bytes -= len(piece)
+        if self.is_open:
             self.on_data(piece)
+        protocol = self._protocol
+        if protocol is not None and self._is_paused and self.unsent_bytes <= self._unsent_bytes_max // 4:
+            self._is_paused = False
+            self._network.listener.guard(protocol.resume_writing)
 
 
 class BrokerTransport(asyncio.Transport):
@@ -206,6 +227,10 @@ class BrokerTransport(asyncio.Transport):
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         """Send."""
         self.write(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        """How much of what was sent is waiting."""
+        return self._link.unsent_bytes
 
     def is_closing(self) -> bool:
         """Whether it has been closed."""

@@ -156,6 +156,7 @@ class Story:
             durability=durability,
             consumer_session_timeout_ms=3_000,
             consumer_heartbeat_interval_ms=500,
+            unsent_bytes_max=self.stream("unsent").choice((1, 1_000, 1024 * KIB)),
         )
 
     def _lending(self, random: Random) -> Lending:

@@ -1,0 +1,85 @@
+"""How many bytes of answers wait for clients to take them, over all connections.
+
+What a client's socket does not take at once waits in memory. A connection whose client does not read starts
+nothing more, so it holds few answers; but an answer to a fetch may have many megabytes, and there may be many
+such clients. So a fetch starts only while there is room, and is answered with no more than there is room for;
+but with one whole batch at least, or a consumer could never get past a large one.
+
+If that were all, clients that never read could keep everybody else from reading. So a connection that takes
+its answers too slowly, while others wait for room, has to make way: it is closed (see
+`ClientConnection.close_if_late`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.kafka.budget import Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class UnsentAnswers:
+    """Those of all connections. Belongs to the event loop's thread."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self._size_bytes_max = size_bytes_max
+        self._waiting: dict[Callable[[], None], None] = {}
+        self.size_bytes = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """How many more may wait."""
+        return max(self._size_bytes_max - self.size_bytes, 0)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether somebody waits for room."""
+        return bool(self._waiting)
+
+    def has_room(self, when_there_is_room: Callable[[], None]) -> bool:
+        """Whether an answer may be made; if not, call back once there may be room, however often asked."""
+        if self.room_bytes:
+            return True
+        self._waiting[when_there_is_room] = None
+        return False
+
+    def forget(self, when_there_is_room: Callable[[], None]) -> None:
+        """Don't call back. Harmless when nobody would."""
+        self._waiting.pop(when_there_is_room, None)
+
+    def change(self, by_bytes: int) -> None:
+        """Note that more or less wait now; if less, let those who wait for room try again."""
+        self.size_bytes += by_bytes
+        if by_bytes < 0 and self._waiting and self.room_bytes:
+            waiting, self._waiting = self._waiting, {}
+            for try_again in waiting:
+                try_again()
+
+
+class Backlog:
+    """Those of one connection. Belongs to the event loop's thread."""
+
+    __slots__ = ("_all", "_pace", "_taken_bytes", "size_bytes")
+
+    def __init__(self, unsent: UnsentAnswers) -> None:
+        self._all = unsent
+        self._pace = Pace()
+        self._taken_bytes = 0
+        self.size_bytes = 0
+
+    def note(self, size_bytes: int) -> bool:
+        """Note how much waits now; say whether the client has taken something."""
+        by_bytes, self.size_bytes = size_bytes - self.size_bytes, size_bytes
+        self._taken_bytes -= min(by_bytes, 0)
+        if by_bytes:
+            self._all.change(by_bytes)
+        return by_bytes < 0
+
+    def is_too_slow(self, now_s: float) -> bool:
+        """Whether the client takes its answers too slowly while others wait for room."""
+        if not self.size_bytes or not self._all.is_short:
+            self._pace.reset()
+            return False
+        return self._pace.is_too_slow(self._taken_bytes, now_s)

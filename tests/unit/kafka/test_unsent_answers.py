@@ -1,0 +1,74 @@
+"""How many bytes of answers wait for clients to take them."""
+
+from __future__ import annotations
+
+from headrace.kafka.budget import PACE_BYTES_PER_S_MIN, PACE_WINDOW_S
+from headrace.kafka.unsent_answers import Backlog, UnsentAnswers
+
+
+def test_answers_of_all_connections_count_and_give_their_room_back() -> None:
+    unsent = UnsentAnswers(100)
+    first, second = Backlog(unsent), Backlog(unsent)
+    first.note(60)
+    second.note(50)
+    assert (unsent.size_bytes, unsent.room_bytes) == (110, 0)
+    assert second.note(30)
+    assert not second.note(30), "nothing more was taken"
+    assert (unsent.size_bytes, unsent.room_bytes) == (90, 10)
+
+
+def test_whoever_waits_for_room_is_called_once_when_there_is_some() -> None:
+    unsent = UnsentAnswers(100)
+    slow = Backlog(unsent)
+    calls: list[str] = []
+
+    def try_again() -> None:
+        calls.append("again")
+
+    slow.note(150)
+    assert not unsent.has_room(try_again)
+    assert not unsent.has_room(try_again)
+    assert unsent.is_short
+    slow.note(100)
+    assert calls == [], "there is no room yet"
+    slow.note(99)
+    assert (calls, unsent.is_short) == (["again"], False)
+    assert unsent.has_room(try_again)
+
+
+def test_whoever_finds_no_room_again_keeps_waiting() -> None:
+    unsent = UnsentAnswers(100)
+    slow, quick = Backlog(unsent), Backlog(unsent)
+    outcomes: list[bool] = []
+
+    def take_all() -> None:
+        outcomes.append(unsent.has_room(take_all))
+        if outcomes[-1]:
+            quick.note(100)
+
+    def take_rest() -> None:
+        outcomes.append(unsent.has_room(take_rest))
+
+    slow.note(100)
+    assert not unsent.has_room(take_all)
+    assert not unsent.has_room(take_rest)
+    slow.note(0)
+    assert outcomes == [True, False]
+    quick.note(0)
+    assert outcomes == [True, False, True]
+
+
+def test_a_client_is_too_slow_only_while_others_wait_and_it_takes_little() -> None:
+    unsent = UnsentAnswers(100)
+    slow = Backlog(unsent)
+    size_bytes = 100 * PACE_BYTES_PER_S_MIN
+    slow.note(size_bytes)
+    step_s = PACE_WINDOW_S + 1
+    assert not any(slow.is_too_slow(number * step_s) for number in range(5)), "nobody waits"
+    assert not unsent.has_room(lambda: None)
+    now_s = 10 * step_s
+    assert not slow.is_too_slow(now_s), "it is measured from now on"
+    slow.note(size_bytes := size_bytes - int(step_s * PACE_BYTES_PER_S_MIN))
+    assert not slow.is_too_slow(now_s + step_s)
+    slow.note(size_bytes - int(step_s * PACE_BYTES_PER_S_MIN) + 1)
+    assert slow.is_too_slow(now_s + 2 * step_s)
