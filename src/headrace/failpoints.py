@@ -68,6 +68,8 @@ FAILPOINTS: Final = {
     "pipeline.task.committed": "a task's transaction is committed, and those of others may be open",
     "pipeline.written": "all of a batch is written, and Spark does not know it",
     "pipeline.side.written": "the rows that left operators beside their results are written as well",
+    "replay.swap": "replayed rows are about to take the place of a table's rows",
+    "replay.swapped": "replayed rows have taken the place of a table's rows, and nobody knows of it yet",
 }
 """All places by name."""
 

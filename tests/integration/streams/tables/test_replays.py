@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +23,14 @@ from headrace.errors import ConfigError, PipelineError
 from headrace.streams import replay as replay_module
 from headrace.streams.comparison import Comparison
 from headrace.streams.go_live import GoLive
+from headrace.streams.load import load_pipelines
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.replay import Replay, Replayed
 from headrace.streams.replay_note import read_note
 from headrace.streams.sinks import BatchWriter
 from headrace.streams.sinks.swaps import table_swap
 from headrace.streams.verify import verify_in
+from headrace.testing.failpoints import kill_at
 from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -32,6 +38,16 @@ pytestmark = pytest.mark.spark
 orders = hr.topic("orders", schema="id string not null, amount double", partitions=2)
 
 WITHIN_S = 280.0
+PIPELINES = """
+import headrace.streams as hr
+from pyspark.sql import functions as F
+
+orders = hr.topic("orders", schema="id string not null, amount double", partitions=2)
+
+@hr.pipeline(writes={target})
+def totals(orders):
+    return orders.groupBy("id").agg(F.sum("amount").alias("total"))
+"""
 Rows = list[tuple[Any, ...]]
 
 
@@ -52,6 +68,12 @@ class Store:
         if self.kind == "postgres":
             return hr.postgres_table(self._database.dsn, self.name(table), writers=2, **options)
         return hr.delta_table(self.name(table), writers=2, **options)
+
+    def code(self, table: str, **options: Any) -> str:
+        """The same, as a file says it."""
+        if self.kind == "postgres":
+            return f"hr.postgres_table({self._database.dsn!r}, {self.name(table)!r}, **{options!r})"
+        return f"hr.delta_table({self.name(table)!r}, **{options!r})"
 
     def rows(self, table: str, *columns: str) -> Rows:
         """All rows, in order."""
@@ -177,6 +199,53 @@ def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
     committed("totals")
     queries.stop()
     assert verified(right).verdict == "equal"
+
+
+def test_a_swap_that_is_killed_around_its_commit_leaves_old_or_new_rows_and_is_finished_by_the_next_call(
+    spark: SparkSession,
+    kafka: Any,
+    config: StreamsConfig,
+    store: Store,
+    writer: Callable[..., BatchWriter],
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "pipelines.py"
+    file.write_text(PIPELINES.format(target=store.code("totals", key=["id"], writers=2)))
+    (pipeline,) = load_pipelines(str(file))
+    old, new = [("a", 2.0), ("z", 9.0)], [("a", 3.0), ("b", 5.0)]
+    stale = spark.createDataFrame(old, "id string, total double")
+    writer(pipeline.writes, pipeline="totals").write(stale, 0)
+    kafka.produce("orders", [order("a", 1), order("a", 2), order("b", 5)])
+
+    def interrupt(step: str) -> None:
+        if "swapping" in step:
+            raise KeyboardInterrupt
+
+    def replay(environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        words = ["--swap", "--bootstrap", config.bootstrap, "--data", str(config.data_dir), "--json"]
+        return subprocess.run(
+            [sys.executable, "-m", "headrace", "replay", f"{file}:totals", *words],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    # What is replayed is there, so what follows needs no Spark.
+    staged = GoLive(pipeline=pipeline, config=config, on_step=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        staged.run(spark, staged.plan(), staged.prepare(staged.plan(), swap=True))
+
+    for place, expected in (("replay.swap", old), ("replay.swapped", new)):
+        killed = replay(kill_at(place))
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        assert store.rows("totals", "id", "total") == expected
+        assert read_note(config, "totals") is not None, "the next call is to finish it"
+
+    done = replay({})
+    assert (done.returncode, json.loads(done.stdout or "{}").get("swapped")) == (0, True), done.stderr
+    assert store.rows("totals", "id", "total") == new
+    assert read_note(config, "totals") is None
 
 
 def test_appended_rows_are_replayed_into_a_new_table_and_verified(

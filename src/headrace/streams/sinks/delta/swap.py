@@ -24,6 +24,7 @@ from deltalake.transaction import AddAction, CommitProperties, Transaction
 from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError, PipelineFailed, StorageError, StoreUnavailable
+from headrace.failpoints import hit
 from headrace.streams.sinks.delta.log import COMMIT_ATTEMPTS_MAX, TableLog, owner
 from headrace.streams.sinks.delta.merge import STAGING
 from headrace.streams.sinks.delta.schema import arrow_schema
@@ -98,14 +99,17 @@ class DeltaSwap:
         ]
         if last_batch is not None:
             transactions.append(Transaction(batches, last_batch))
+        files = [self._named(file) for file in pa.table(staged.get_add_actions()).to_pylist()]
+        hit("replay.swap")
         live.create_write_transaction(
-            [self._named(file) for file in pa.table(staged.get_add_actions()).to_pylist()],
+            files,
             "overwrite",
             live.schema(),
             commit_properties=CommitProperties(
                 app_transactions=transactions, custom_metadata=owner(self.pipeline, query_id)
             ),
         )
+        hit("replay.swapped")
 
     def _named(self, file: dict[str, object]) -> AddAction:
         """Give a staged file a name beside the live ones."""

@@ -15,6 +15,7 @@ from psycopg import sql
 from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError
+from headrace.failpoints import hit
 from headrace.streams.sinks.ledger import NO_DIGEST, Batch
 from headrace.streams.sinks.ledger_table import LEDGER_TABLE
 from headrace.streams.sinks.postgres.connection import Connection, connect, explained
@@ -94,7 +95,9 @@ class PostgresSwap:
                 )
             )
             connection.execute(sql.SQL("DROP TABLE {}").format(staging))
+            hit("replay.swap")
             connection.commit()
+            hit("replay.swapped")
 
     def _take_over(self, connection: Connection, query_id: str) -> None:
         """Shut out whoever writes the live table, and give it the ledger of the staging table."""
