@@ -39,7 +39,7 @@ from headrace.testing.simulation.story import tell
 STORY_COUNT = 1_000
 WAIT_S = 60.0
 """A broker that hangs is found out sooner than in a good story: that saves time."""
-LATER_S = 0.005
+LATER_S = 0.02
 
 pytestmark = pytest.mark.simulation
 
@@ -258,19 +258,31 @@ def lend_what_nobody_has_checked(patch: pytest.MonkeyPatch) -> None:
 
 
 def read_what_was_lent_when_the_segment_may_be_gone(patch: pytest.MonkeyPatch) -> None:
-    """Read each piece of an answer in an event of its own, and send what is there then."""
+    """Read each piece of an answer in an event of its own, and close the connection if that fails."""
+    sending: set[ClientConnection] = set()
+    may_start = ClientConnection._may_start
 
     def send_later(connection: ClientConnection, parts: Sequence[Any]) -> None:
         pieces = _read_in_turn(list(parts))
+        sending.add(connection)
 
         def send_next() -> None:
-            if (piece := next(pieces, None)) is not None and not connection._lost.done():
+            try:
+                piece = next(pieces, None)
+            except StorageError:
+                connection.abort()
+                return
+            if piece is None:
+                sending.discard(connection)
+                connection._pump()
+            elif not connection._transport.is_closing():
                 connection._transport.writelines(piece)
                 connection._loop.call_later(LATER_S, send_next)
 
         send_next()
 
     patch.setattr(ClientConnection, "_send_in_turn", send_later)
+    patch.setattr(ClientConnection, "_may_start", lambda this: this not in sending and may_start(this))
 
 
 PLANTS: dict[Plant, int] = {
