@@ -62,7 +62,7 @@ class Subject:
     def fill(self) -> None:
         """Make the log as large as it is to be."""
         self.store = LogStore.open(self.directory, LogConfig(), SystemClock())
-        self.store.create_topic(TOPIC, 1)
+        self.store.catalog.begin_creation(TOPIC, 1).at_once()
         while self.log.size_bytes < self.size_mb * 1_000_000:
             self.append()
             if self.batch_count % SYNC_EVERY == 0:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, CommitProperties, Transaction
+from deltalake.transaction import AddAction, CommitProperties, RemoveAction, Transaction
 from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError, PipelineFailed, StorageError, StoreUnavailable
@@ -99,7 +99,9 @@ class DeltaSwap:
         ]
         if last_batch is not None:
             transactions.append(Transaction(batches, last_batch))
-        files = [self._named(file) for file in pa.table(staged.get_add_actions()).to_pylist()]
+        files: list[AddAction | RemoveAction] = [
+            self._named(file) for file in pa.table(staged.get_add_actions()).to_pylist()
+        ]
         hit("replay.swap")
         live.create_write_transaction(
             files,
