@@ -27,8 +27,8 @@ LATE_CHANCE: Final = 0.3
 LATE_S_MAX: Final = 12.0
 """How long after its end a connection may still deliver what had been sent."""
 SPLIT_CHANCE: Final = 0.05
-UNSENT_BYTES_MAX: Final = (1, 500, 64 * KIB)
-"""A client's connection takes one of these before the broker hears that it has enough."""
+UNSENT_BYTES_MAX: Final = 64 * KIB
+"""So much may be on its way to a client before the broker hears that it reads too slowly."""
 
 
 class ConnectionLost(Exception):
@@ -101,7 +101,7 @@ class Link:
         self._number = number
         self._protocol: asyncio.Protocol | None = protocol
         self._is_broker_dead = False
-        self._unsent_bytes_max = network.random.choice(UNSENT_BYTES_MAX)
+        self._unsent_bytes_max = network.unsent_bytes_max
         self._is_paused = False
         self.unsent_bytes = 0
         """What the broker has sent and has not arrived."""
@@ -259,7 +259,15 @@ class BrokerTransport(asyncio.Transport):
 class Network:
     """All connections to one broker."""
 
-    def __init__(self, loop: SimulatedLoop, random: Random, listener: Listener) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        random: Random,
+        listener: Listener,
+        *,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
+    ) -> None:
+        self.unsent_bytes_max = unsent_bytes_max
         self.loop = loop
         self.random = random
         self.listener = listener

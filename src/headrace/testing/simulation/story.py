@@ -26,7 +26,7 @@ from headrace.testing.simulation.damage import DamageReader, Vandal, misjudged
 from headrace.testing.simulation.faults import Faults
 from headrace.testing.simulation.loop import SimulatedLoop
 from headrace.testing.simulation.mistakes import heard_mistakes
-from headrace.testing.simulation.network import Network
+from headrace.testing.simulation.network import UNSENT_BYTES_MAX, Network
 from headrace.testing.simulation.transforms import check_exactly_once
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class Story:
         self.clock = SimulatedClock(self.loop)
         self.disk = SimulatedDisk(self.clock)
         self.history = History()
+        self.link_bytes_max = self.stream("links").choice((1, 500, *[UNSENT_BYTES_MAX] * 4))
+        """How much may be on its way to a client until it counts as one that reads too slowly."""
         self.config = self._config()
         self.broker = SimulatedBroker(
             self.config,
@@ -93,7 +95,12 @@ class Story:
             random=self.stream("broker"),
             lending=self._lending(self.stream("lending")),
         )
-        self.network = Network(self.loop, self.stream("network"), self.broker)
+        self.network = Network(
+            self.loop,
+            self.stream("network"),
+            self.broker,
+            unsent_bytes_max=self.link_bytes_max,
+        )
         self.world = World(
             loop=self.loop,
             clock=self.clock,
@@ -156,13 +163,18 @@ class Story:
             durability=durability,
             consumer_session_timeout_ms=3_000,
             consumer_heartbeat_interval_ms=500,
-            unsent_bytes_max=self.stream("unsent").choice((1, 1_000, 1024 * KIB)),
+            unsent_bytes_max=self._unsent_bytes_max(self.stream("unsent")),
         )
 
+    def _unsent_bytes_max(self, random: Random) -> int:
+        """Where clients read too slowly, fetches often have to wait for each other."""
+        are_clients_slow = self.link_bytes_max < UNSENT_BYTES_MAX
+        return random.choice((1, 1_000, 1024 * KIB)) if are_clients_slow else 1024 * KIB
+
     def _lending(self, random: Random) -> Lending:
-        """Mostly little is enough to be lent, so that answers are read in pieces, as large ones are."""
+        """In every other story, answers are read in small pieces, as large ones are."""
         return Lending(
-            size_bytes_min=random.choice((1, 300, 2 * KIB, 256 * KIB)),
+            size_bytes_min=random.choice((1, 300, 256 * KIB, 256 * KIB)),
             piece_bytes=random.choice((50, 500, 256 * KIB)),
         )
 
