@@ -1,4 +1,4 @@
-"""`headrace doctor`: look at this machine and at the broker, say what is wrong and what to do about it."""
+"""`headrace doctor`: look at this machine, its pipelines and the broker, say what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -21,6 +22,8 @@ from headrace.cli.offsets import topic_metadata
 from headrace.cli.options import AsJson, Bootstrap, DataDir
 from headrace.cli.output import out, print_json
 from headrace.config import GIB, default_cache_dir, default_jars_dir
+from headrace.driver.status import read_statuses
+from headrace.driver.waiting import waiting
 from headrace.errors import HeadraceError
 
 Verdict = Literal["ok", "note", "problem"]
@@ -49,8 +52,17 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check this machine and the broker. Exit code 1 means that something does not work."""
-    findings = [*machine_findings(data), *broker_findings(bootstrap, write=write)]
+    """Check this machine, its pipelines and the broker. Exit code 1 means that something does not work.
+
+    Of each running pipeline that has windows it says how far its watermark is, and what keeps it back: why a
+    window has not ended yet.
+    """
+    now = datetime.now(UTC)
+    findings = [
+        *machine_findings(data),
+        *pipeline_findings(data, now),
+        *broker_findings(bootstrap, write=write),
+    ]
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -67,6 +79,14 @@ def machine_findings(data: Path) -> Iterator[Finding]:
     yield _jars()
     yield _open_files()
     yield _data_directory(data)
+
+
+def pipeline_findings(data: Path, now: datetime) -> Iterator[Finding]:
+    """What the windows of pipelines wait for."""
+    for status in read_statuses(data):
+        for each in waiting(status.seen_now(), now):
+            verdict: Verdict = "note" if each.is_held_back else "ok"
+            yield Finding(f"{status.name}, {each.operator}", verdict, each.found, each.advice)
 
 
 def broker_findings(bootstrap: str, *, write: bool) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,8 +12,10 @@ from headrace.cli.client import client_options
 from headrace.cli.options import AsJson, DataDir
 from headrace.cli.output import print_rows, say
 from headrace.config import MIB
+from headrace.driver.event_time import moment
 from headrace.driver.lag import LagReader
 from headrace.driver.status import Status, read_statuses, status_dir
+from headrace.driver.waiting import waiting
 
 COLUMNS: Final = ("pipeline", "state", "since", "rows_in", "rows_out", "per_s", "lag", "batch", "state_size")
 PHASES_SHOWN: Final = 2
@@ -39,6 +41,7 @@ def pipelines(data: DataDir, as_json: AsJson = False) -> None:
 
 def row_of(status: Status, lag: int | None) -> dict[str, object]:
     """A row of the table, and all that is known in JSON."""
+    now = datetime.now(UTC)
     return {
         "pipeline": status.name,
         "state": status.state,
@@ -68,9 +71,31 @@ def row_of(status: Status, lag: int | None) -> dict[str, object]:
         "state_bytes": status.state_bytes,
         "operators": status.operator_counts,
         "watermark": status.watermark,
-        "watermark_lag_s": status.watermark_lag_s(datetime.now(UTC)),
+        "watermark_lag_s": status.watermark_lag_s(now),
+        "waiting": [
+            {"operator": each.operator, "found": each.found, "advice": each.advice}
+            for each in waiting(status, now)
+        ],
+        "sources": list(_sources(status)),
         "next_offsets": status.next_offsets,
     }
+
+
+def _sources(status: Status) -> Iterator[dict[str, object]]:
+    """How far each source is, those first that hold an operator's watermark back."""
+    for operator, report in sorted(status.time_reports.items()):
+        for source in report.sources:
+            yield {
+                "operator": operator,
+                "source": source.source,
+                "newest_event": _moment(source.event_us),
+                "newest_record": _moment(source.record_us),
+                "is_idle": source.is_idle,
+            }
+
+
+def _moment(time_us: int | None) -> str | None:
+    return None if time_us is None else _time(moment(time_us))
 
 
 def _lags(statuses: Sequence[Status]) -> dict[str, int | None]:

@@ -23,6 +23,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from headrace.driver.event_time import TimeReport, time_report
 from headrace.driver.process import ProcessId
 
 State = Literal["starting", "running", "restarting", "stopped", "failed", "crashed"]
@@ -72,6 +73,8 @@ class Status:
     state_row_count: int | None = None
     state_bytes: int | None = None
     watermark: str | None = None
+    time_reports: Mapping[str, TimeReport] = field(default_factory=dict)
+    """How far event time has come in operators of ours, and what it waits for, by operator."""
     next_offsets: Offsets = field(default_factory=dict)
     """Where the next batch begins."""
     lag: int | None = None
@@ -138,6 +141,8 @@ def _parse(text: str) -> Status:
         topic: {int(partition): offset for partition, offset in offsets.items()}
         for topic, offsets in content["next_offsets"].items()
     }
+    reports: Mapping[str, Any] = content.get("time_reports", {})
+    content["time_reports"] = {operator: time_report(report) for operator, report in reports.items()}
     for name in ("started_at", "updated_at", "running_since", "last_error_at"):
         if content[name] is not None:
             content[name] = datetime.fromisoformat(content[name])

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.driver.event_time import TimeReport
+
 Offsets = dict[str, dict[int, int]]
 """By topic and partition."""
 
@@ -42,6 +44,8 @@ class Progress:
     state_bytes: int | None = None
     """None where the query keeps no state."""
     watermark: str | None = None
+    time_reports: Mapping[str, TimeReport] = field(default_factory=dict)
+    """How far event time has come in our operators, by operator."""
 
     @property
     def is_batch(self) -> bool:

@@ -159,6 +159,8 @@ def counted(status: Status, progress: Progress) -> Status:
         state_row_count=progress.state_row_count,
         state_bytes=progress.state_bytes,
         watermark=progress.watermark,
+        # An operator that had no rows in the batch tells nothing: it is where it was.
+        time_reports={**status.time_reports, **progress.time_reports},
         next_offsets=progress.next_offsets or status.next_offsets,
         lag=progress.lag,
     )

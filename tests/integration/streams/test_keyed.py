@@ -125,6 +125,11 @@ def test_state_is_kept_through_crashes_restarts_and_new_code_and_can_be_read(hea
         script.process()
     (told,) = reports[0].batches()
     assert told.gauges == {"watermark_us": int((NOON + timedelta(seconds=190)).timestamp()) * 1_000_000}
+    # All buckets tell the same of time, which is kept once.
+    assert told.time_report is not None
+    assert told.time_report.watermark_us == told.gauges["watermark_us"]
+    assert {source.source.rpartition("-")[0] for source in told.time_report.sources} == {payments.name}
+    assert told.time_report.newest_event_us == int((NOON + timedelta(seconds=200)).timestamp()) * 1_000_000
     script.expect(
         *(spent(f"late{number}", 1) for number in range(12)),
         rested("a", 6, 63),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from headrace.cli.doctor import Finding, pipeline_findings
 from headrace.cli.pipelines import pipelines, row_of
 from headrace.cli.run import driver_arguments
+from headrace.driver.event_time import Standing, TimeReport
 from headrace.driver.process import ProcessId
 from headrace.driver.status import Status, write_status
 
@@ -35,6 +39,27 @@ STATUS = Status(
     last_error_at=NOW,
     lag=7,
 )
+NOW_US = int(NOW.timestamp()) * 1_000_000
+SILENT = Standing(
+    source="orders-3", event_us=NOW_US - 600_000_000, record_us=NOW_US, passed_us=None, is_idle=False
+)
+WAITING = replace(
+    STATUS,
+    state="running",
+    process=ProcessId.own(),
+    lag=0,
+    time_reports={
+        "window": TimeReport(
+            watermark_us=NOW_US - 630_000_000,
+            delay_us=30_000_000,
+            idle_after_us=None,
+            newest_event_us=NOW_US,
+            newest_record_us=NOW_US,
+            source_count=1,
+            sources=(SILENT,),
+        )
+    },
+)
 
 
 def test_a_row_tells_the_last_batch_with_what_took_longest() -> None:
@@ -51,6 +76,32 @@ def test_json_has_all_that_is_known(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (row["pipeline"], row["state"], row["pid"], row["lag"]) == ("counts", "stopped", 4711, 7)
     assert row["last_error"] == "counts failed: [x] is no number"
     assert row["phases_ms"] == STATUS.phases_ms
+
+
+def test_json_tells_how_far_partitions_are_and_what_windows_wait_for() -> None:
+    row = row_of(WAITING, 0)
+    assert row["sources"] == [
+        {
+            "operator": "window",
+            "source": "orders-3",
+            "newest_event": "2026-01-02T02:54:05Z",
+            "newest_record": "2026-01-02T03:04:05Z",
+            "is_idle": False,
+        }
+    ]
+    (waits,) = cast("list[dict[str, str]]", row["waiting"])
+    assert waits["operator"] == "window"
+    assert "orders-3 holds it back" in waits["found"]
+    assert waits["advice"]
+
+
+def test_the_doctor_says_why_the_windows_of_running_pipelines_have_not_ended(tmp_path: Path) -> None:
+    write_status(tmp_path, WAITING)
+    write_status(tmp_path, replace(WAITING, name="ended", state="stopped"))
+    (finding,) = pipeline_findings(tmp_path, NOW)
+    assert finding == Finding("counts, window", "note", finding.found, finding.advice)
+    assert "orders-3 holds it back: its newest event is of 2026-01-02T02:54:05Z" in finding.found
+    assert finding.advice.startswith("look at what writes to orders-3")
 
 
 def test_people_are_told_restarts_and_errors_in_sentences(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.driver.event_time import Standing, TimeReport
 from headrace.driver.process import ProcessId
 from headrace.driver.status import State, Status, read_status, read_statuses, status_dir, write_status
 
@@ -32,6 +34,17 @@ STATUS = Status(
     input_rows_per_s=12.5,
     phases_ms={"addBatch": 12},
     next_offsets={"orders": {0: 5, 11: 7}},
+    time_reports={
+        "window": TimeReport(
+            watermark_us=-5,
+            delay_us=30_000_000,
+            idle_after_us=None,
+            newest_event_us=7,
+            newest_record_us=8,
+            source_count=1,
+            sources=(Standing(source="ü-0", event_us=7, record_us=8, passed_us=-5, is_idle=False),),
+        )
+    },
 )
 
 
@@ -47,6 +60,15 @@ def test_a_status_reads_back_as_it_was_written(tmp_path: Path) -> None:
     write_status(tmp_path, STATUS)
     assert read_status(tmp_path, "copies") == STATUS
     assert list(read_statuses(tmp_path)) == [STATUS]
+
+
+def test_a_status_that_an_older_version_wrote_is_read(tmp_path: Path) -> None:
+    write_status(tmp_path, STATUS)
+    path = status_dir(tmp_path) / "copies.json"
+    content = json.loads(path.read_text())
+    del content["time_reports"]
+    path.write_text(json.dumps(content))
+    assert read_status(tmp_path, "copies") == replace(STATUS, time_reports={})
 
 
 def test_statuses_are_listed_by_name(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from headrace.driver.event_time import TimeReport
 from headrace.streams.buckets.reports import BatchReport, with_operators
 from headrace.streams.progress import parse_progress
 
@@ -93,6 +97,31 @@ def test_what_operators_have_counted_in_the_batch_is_told_with_it() -> None:
     assert progress.operator_counts == {"window": {"late": 2, "dropped": 2}}
     assert progress.late_row_count == 5
     assert progress.watermark == "1970-01-01T00:01:30.000Z"
+
+
+def test_what_operators_wait_for_is_told_with_the_batch() -> None:
+    waits = TimeReport(
+        watermark_us=1,
+        delay_us=0,
+        idle_after_us=None,
+        newest_event_us=1,
+        newest_record_us=1,
+        source_count=0,
+    )
+    batches = [
+        BatchReport(batch_id=3, counts={}, gauges={}, time_report=replace(waits, watermark_us=0)),
+        BatchReport(batch_id=4, counts={}, gauges={}, time_report=waits),
+    ]
+    none = [BatchReport(batch_id=4, counts={}, gauges={})]
+    progress = with_operators(parse_progress("counts", REPORT), [("window", batches), ("each", none)])
+    assert progress.time_reports == {"window": waits}
+
+
+@pytest.mark.parametrize("watermark_us", [-(2**62), 2**62])
+def test_a_watermark_beyond_all_calendars_can_be_told(watermark_us: int) -> None:
+    told = BatchReport(batch_id=4, counts={}, gauges={"watermark_us": watermark_us})
+    progress = with_operators(parse_progress("counts", REPORT), [("keyed", [told])])
+    assert progress.watermark in ("0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z")
 
 
 def test_a_query_without_operators_of_ours_is_told_as_spark_tells_it() -> None:

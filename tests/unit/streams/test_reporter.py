@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.config import StreamsConfig
+from headrace.driver.event_time import TimeReport
 from headrace.driver.process import ProcessId
 from headrace.driver.status import Status, read_status, write_status
 from headrace.errors import PipelineFailed
@@ -81,6 +82,23 @@ def test_rows_are_counted_on_over_runs(config: StreamsConfig) -> None:
     assert (status.batch_count, status.input_row_count, status.output_row_count) == (4, 14, 12)
     assert status.late_row_count == 2
     assert (status.batch_id, status.lag, status.next_offsets) == (1, 0, {"orders": {0: 2}})
+
+
+def test_an_operator_without_rows_in_a_batch_is_where_it_was(config: StreamsConfig) -> None:
+    def at(event_us: int) -> TimeReport:
+        return TimeReport(
+            watermark_us=event_us,
+            delay_us=0,
+            idle_after_us=None,
+            newest_event_us=event_us,
+            newest_record_us=None,
+            source_count=0,
+        )
+
+    with reporting(config, [QUERY], realtime=False) as reporter:
+        both = replace(batch(0, 5), time_reports={"window": at(1), "top": at(2)})
+        reporter.report([both, replace(batch(1, 5), time_reports={"window": at(3)}), IDLE])
+    assert read(config).time_reports == {"window": at(3), "top": at(2)}
 
 
 def test_restarts_are_those_of_the_supervisor_that_goes_on(config: StreamsConfig) -> None:

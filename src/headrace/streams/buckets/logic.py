@@ -31,6 +31,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
+from headrace.driver.event_time import TimeReport
+
 Tables = Mapping[str, pa.Table]
 
 RESULTS: Final = "results"
@@ -80,6 +82,9 @@ class Step:
     """What is told in metrics: `late`, `dropped`, ... Those of all buckets are added up."""
     gauges: Mapping[str, int] = field(default_factory=dict)
     """The same for what is not added up, such as `watermark_us`: the smallest of all buckets counts."""
+    time_report: TimeReport | None = None
+    """How far event time has come, and what it waits for: the same in all buckets. None where the operator
+    knows no event time."""
 
 
 class Logic(Protocol):

@@ -140,7 +140,7 @@ class Stepper:
     def report(self, bucket: int, step: Step) -> None:
         """Tell the driver what was counted."""
         if self.reports is not None:
-            self.reports.add(_batch_id(), bucket, step.counts, step.gauges)
+            self.reports.add(_batch_id(), bucket, step)
 
 
 class StepProcessor(StatefulProcessor):

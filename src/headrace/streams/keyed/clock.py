@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headrace.driver.event_time import TimeReport
 from headrace.streams.buckets.logic import Arrivals, Tables
 from headrace.streams.keyed.fields import TIME
 from headrace.streams.time.bounds import BEGINNING_US, END_US
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import track
+from headrace.streams.windows.results import watermark_gauge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class Clock:
     kept: Tables
     """The table to keep, by its name."""
     gauges: dict[str, int]
+    time_report: TimeReport | None = None
 
 
 def read_clock(state: Tables, arrivals: Arrivals, *, event_time: str | None, watermark: Policy) -> Clock:
@@ -34,5 +37,6 @@ def read_clock(state: Tables, arrivals: Arrivals, *, event_time: str | None, wat
         before_us=tracked.before_us,
         after_us=tracked.after_us,
         kept={TIME: tracked.table},
-        gauges={"watermark_us": tracked.after_us},
+        gauges=watermark_gauge(tracked.after_us),
+        time_report=tracked.report,
     )

@@ -124,6 +124,7 @@ class Deduplicate:
             outputs={**outputs, **late.outputs(rows, self._layout(rows.schema, time), self.late)},
             counts={**counts, **late.counts(self.late)},
             gauges=watermark_gauge(tracked.after_us),
+            time_report=tracked.report,
         )
 
     def _told(

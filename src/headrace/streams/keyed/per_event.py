@@ -96,6 +96,7 @@ class PerEvent:
             outputs={RESULTS: run.results()},
             counts=run.counts,
             gauges=clock.gauges,
+            time_report=clock.time_report,
         )
 
     @property

@@ -129,6 +129,7 @@ class TopRows:
             outputs={RESULTS: results, **late.outputs(arrivals.rows, layout, self.late)},
             counts=late.counts(self.late),
             gauges=watermark_gauge(tracked.after_us),
+            time_report=tracked.report,
         )
 
     def _layout(self, rows: pa.Schema, time: str) -> Layout:

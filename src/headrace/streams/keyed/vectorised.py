@@ -68,6 +68,7 @@ class Vectorised:
             state={} if arrivals.is_end else {KEYS: after, **clock.kept},
             outputs=outputs,
             gauges=clock.gauges,
+            time_report=clock.time_report,
         )
 
     def _call(self, rows: pa.Table, state: pa.Table, time: EventTime) -> tuple[pa.Table | None, pa.Table]:

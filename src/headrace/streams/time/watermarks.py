@@ -32,6 +32,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.driver.event_time import SOURCES_TOLD_MAX, Standing, TimeReport
 from headrace.streams.buckets.logic import Arrivals, SourceProgress
 from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX, EVENT_TIME_US_MIN
 from headrace.streams.time.policies import Adaptive, Bounded, Policy
@@ -64,21 +65,8 @@ class Tracked:
     """The watermark by which windows fire; END_US at the end of the input."""
     log_time_us: int
     """When the newest record was written, as far as is known; BEGINNING_US where nothing is."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Where a source stands: why the watermark is where it is."""
-
-    source: str
-    event_us: int | None
-    """Its newest event."""
-    record_us: int | None
-    """When its newest record was written."""
-    passed_us: int | None
-    """Up to when it is complete by the policy; None where it has had no event with a time."""
-    is_idle: bool
-    """Whether it is left out, because it has had nothing for `idle_after`."""
+    report: TimeReport
+    """What is told of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,11 +100,11 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
         record_us=_greatest(known.all.record_us, *(source.record_us for source in here.values())),
     )
     lateness = _decayed(known.lateness, progress)
+    places = _standings(policy, sources, newest.record_us, lateness)
     after_us = known.watermark_us
     if arrivals.is_end:
         after_us = END_US
     else:
-        places = _standings(policy, sources, newest.record_us, lateness)
         passed = [place.passed_us for place in places if place.passed_us is not None and not place.is_idle]
         after_us = max(after_us, min(passed, default=after_us))
     after = _Known(
@@ -130,6 +118,7 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
         before_us=known.watermark_us,
         after_us=after_us,
         log_time_us=_log_time_us(newest),
+        report=_report(policy, after, places),
     )
 
 
@@ -139,8 +128,7 @@ def standings(policy: Policy, tracked: pa.Table) -> list[Standing]:
     Sources that only one micro-batch knows are not among them.
     """
     known = _read(tracked)
-    places = _standings(policy, known.sources, known.all.record_us, known.lateness)
-    return sorted(places, key=lambda place: (place.is_idle, place.passed_us is None, place.passed_us or 0))
+    return _by_hold(_standings(policy, known.sources, known.all.record_us, known.lateness))
 
 
 def delay_now_us(policy: Adaptive, lateness: tuple[float, ...]) -> int:
@@ -189,6 +177,23 @@ def _standings(
     ]
 
 
+def _by_hold(places: Iterable[Standing]) -> list[Standing]:
+    return sorted(places, key=lambda place: (place.is_idle, place.passed_us is None, place.passed_us or 0))
+
+
+def _report(policy: Policy, known: _Known, places: Iterable[Standing]) -> TimeReport:
+    kept = _by_hold(place for place in places if place.source in known.sources)
+    return TimeReport(
+        watermark_us=known.watermark_us if BEGINNING_US < known.watermark_us < END_US else None,
+        delay_us=_delay_us(policy, known.lateness),
+        idle_after_us=policy.idle_after_us,
+        newest_event_us=known.all.event_us,
+        newest_record_us=known.all.record_us,
+        source_count=len(kept),
+        sources=tuple(kept[:SOURCES_TOLD_MAX]),
+    )
+
+
 def _is_idle(source: _Source, newest_record_us: int | None, idle_after_us: int | None) -> bool:
     if idle_after_us is None or newest_record_us is None or source.record_us is None or source.is_here:
         return False
@@ -197,15 +202,19 @@ def _is_idle(source: _Source, newest_record_us: int | None, idle_after_us: int |
 
 def _passed_us(source: _Source, policy: Policy, lateness: tuple[float, ...]) -> int | None:
     """Up to when a source is complete; None where it does not count, having no event with a time."""
-    if isinstance(policy, Bounded):
-        delay_us = policy.delay_us
-    elif isinstance(policy, Adaptive):
-        delay_us = delay_now_us(policy, lateness)
-    else:
+    delay_us = _delay_us(policy, lateness)
+    if delay_us is None:
         return BEGINNING_US if source.declared_us is None else source.declared_us
     if source.event_us is None:
         return source.declared_us
     return _greatest(source.event_us - delay_us, source.declared_us)
+
+
+def _delay_us(policy: Policy, lateness: tuple[float, ...]) -> int | None:
+    """How long is waited for events; None where the sources themselves declare how far they are."""
+    if isinstance(policy, Bounded):
+        return policy.delay_us
+    return delay_now_us(policy, lateness) if isinstance(policy, Adaptive) else None
 
 
 def _decayed(lateness: tuple[float, ...], progress: Iterable[SourceProgress]) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
-from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX, EVENT_TIME_US_MIN
+from headrace.streams.time.bounds import END_US, EVENT_TIME_US_MAX, EVENT_TIME_US_MIN
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import Tracked, track
 from headrace.streams.windows.aggregate import Aggregate
@@ -65,6 +65,7 @@ from headrace.streams.windows.results import (
     firing_names,
     time_type,
     times_us,
+    watermark_gauge,
     window_column,
 )
 from headrace.streams.windows.runs import Indices
@@ -112,7 +113,8 @@ class AlignedWindows:
             state={WATERMARK: tracked.table, **bucket.kept(state, before, after, windows)},
             outputs={RESULTS: results, **late.outputs(arrivals.rows, layout, self.late)},
             counts=late.counts(self.late),
-            gauges={"watermark_us": tracked.after_us} if BEGINNING_US < tracked.after_us < END_US else {},
+            gauges=watermark_gauge(tracked.after_us),
+            time_report=tracked.report,
         )
 
     @property

@@ -113,6 +113,7 @@ class SessionWindows:
             outputs={RESULTS: results, **late.outputs(rows, layout, self.late)},
             counts=late.counts(self.late),
             gauges=watermark_gauge(tracked.after_us),
+            time_report=tracked.report,
         )
 
     def _layout(self, rows: pa.Schema) -> Layout:

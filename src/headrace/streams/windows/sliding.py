@@ -115,6 +115,7 @@ class SlidingWindows:
             },
             counts=late.counts(self.late),
             gauges=watermark_gauge(tracked.after_us),
+            time_report=tracked.report,
         )
 
     def _layout(self, rows: pa.Schema) -> Layout:

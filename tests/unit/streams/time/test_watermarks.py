@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.driver.event_time import SOURCES_TOLD_MAX, TimeReport
 from headrace.streams.buckets.logic import Arrivals, SourceProgress
 from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX
 from headrace.streams.time.policies import Policy, adaptive, bounded, perfect
@@ -228,3 +229,41 @@ def test_the_watermark_never_goes_back_and_a_repeated_step_says_the_same(
 def test_an_adaptive_delay_is_always_within_its_bounds(lateness: list[float], quantile: float) -> None:
     policy = adaptive(quantile=quantile, at_least="2 seconds", at_most="1 minute")
     assert 2 * S <= delay_now_us(policy, tuple(lateness)) <= 60 * S
+
+
+def test_what_the_watermark_waits_for_is_told_with_it() -> None:
+    policy = bounded("10 seconds", idle_after="1 minute")
+    step = tracked(policy, (at("t-0", 100, 100), at("t-1", 40, 41), at("t-2", 5, 6)), (at("t-0", 102, 103),))
+    assert step.report == TimeReport(
+        watermark_us=92 * S,
+        delay_us=10 * S,
+        idle_after_us=60 * S,
+        newest_event_us=102 * S,
+        newest_record_us=103 * S,
+        source_count=3,
+        sources=tuple(standings(policy, step.table)),
+    )
+    assert [(each.source, each.is_idle) for each in step.report.sources] == [
+        ("t-0", False),
+        ("t-2", True),
+        ("t-1", True),
+    ]
+
+
+def test_of_many_sources_those_are_told_that_hold_the_watermark_back() -> None:
+    many = tuple(at(f"t-{number}", 1000 - number) for number in range(3 * SOURCES_TOLD_MAX))
+    told = tracked(bounded("0 seconds"), many).report
+    assert told.source_count == len(many)
+    assert [each.source for each in told.sources] == [
+        each.source for each in reversed(many[-SOURCES_TOLD_MAX:])
+    ]
+
+
+def test_tasks_are_not_told_because_the_next_batch_has_others() -> None:
+    told = tracked(bounded("0 seconds"), (at("task-0", 7, None),)).report
+    assert (told.watermark_us, told.source_count, told.sources) == (7 * S, 0, ())
+
+
+def test_as_long_as_there_is_no_watermark_none_is_told() -> None:
+    told = tracked(perfect(), (at("t-0", 7),)).report
+    assert (told.watermark_us, told.delay_us, told.newest_event_us) == (None, None, 7 * S)
