@@ -54,6 +54,8 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/streams/exactly_once.py
 	$(BIN)/python bench/streams/start_up.py
 	$(BIN)/python bench/streams/replay.py
+	$(BIN)/python bench/streams/keyed_state.py
+	$(BIN)/python bench/streams/windows.py
 
 docs: venv  ## Write the reference of the commands anew
 	$(BIN)/python scripts/command_reference.py docs/reference/cli.md

@@ -20,74 +20,47 @@ import argparse
 import json
 import math
 import os
-import random
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 import headrace.streams as hr
+from cards import (
+    CARDS,
+    PARTITIONS,
+    SCHEMA,
+    Build,
+    await_rows,
+    fill,
+    read_values,
+    reports_of,
+    start_pipeline,
+    transactions,
+)
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
-from headrace.streams.plan import make_plan
-from headrace.streams.progress import Progress
-from headrace.streams.queries import Queries
 from headrace.streams.session import start_session, stop_session
 from headrace.testing.process import BrokerProcess
 
-PARTITIONS: Final = 4
-CARDS: Final = 10_000
-REST_MS: Final = 30_000
-"""How long a card rests between two transactions, on average, where there are CARDS of them."""
 MINUTE_MS: Final = 60_000
 COUNT_MIN: Final = 8
 SPENT_CENTS_MIN: Final = 1_800_000
 SPEED_KMH_MIN: Final = 60_000.0
 KM_PER_DEGREE: Final = 111.0
-SCHEMA: Final = "tx bigint, card string, cents bigint, lat double, lon double, at_ms bigint"
 ALERT: Final = "tx bigint, seen bigint, spent bigint, speed double"
 
-Transaction = tuple[int, str, int, float, float, int]
 Alert = tuple[str, int, int, int, float]
-Rules = Callable[[DataFrame], DataFrame]
-
-
-def transactions(count: int, cards: int) -> Iterator[Transaction]:
-    """The same for the same arguments, in the order in which they are sent."""
-    chance = random.Random(7)
-    for number in range(count):
-        at_ms = 1_767_225_600_000 + number * REST_MS // CARDS
-        if chance.random() < 0.01:
-            at_ms -= chance.randrange(120_000)
-        cents = round(chance.expovariate(1 / 30_000))
-        lat, lon = round(chance.gauss(50, 0.5), 3), round(chance.gauss(10, 0.5), 3)
-        yield number, f"card-{chance.randrange(cards):06}", cents, lat, lon, at_ms
-
-
-def partition_of(card: str) -> int:
-    """So that a card's transactions are in one order."""
-    return int(card[5:]) % PARTITIONS
-
-
-def fill(bootstrap: str, topic: str, count: int, cards: int) -> None:
-    """Write the transactions."""
-    producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 1_000_000})
-    for number, card, cents, lat, lon, at_ms in transactions(count, cards):
-        value = f'{{"tx":{number},"card":"{card}","cents":{cents},"lat":{lat},"lon":{lon},"at_ms":{at_ms}}}'
-        producer.produce(topic, value, partition=partition_of(card))
-        if number % 1000 == 0:
-            producer.poll(0)
-    producer.flush()
 
 
 def speed_kmh(lat: float, lon: float, lat_before: float, lon_before: float, pause_ms: int) -> float:
@@ -266,53 +239,24 @@ class Run:
 
 
 def run(
-    session: SparkSession, config: StreamsConfig, source: str, rules: Rules, *, count: int, batch: int
+    session: SparkSession, config: StreamsConfig, source: str, rules: Build, *, count: int, batch: int
 ) -> Run:
     """Let a pipeline judge the events of a topic."""
-    name = config.data_dir.name
     events = hr.topic(source, schema=SCHEMA, partitions=PARTITIONS, max_records_per_batch=batch)
-
-    @hr.pipeline(
-        writes=hr.topic(name, key="card", partitions=PARTITIONS), reads={"events": events}, name=name
-    )
-    def suspicious(events: DataFrame) -> DataFrame:
-        return rules(events)
-
-    plan = make_plan([suspicious])
-    ensure_topics(config, plan.topics())
-    queries = Queries(session=session, config=config, realtime=False)
-    done: dict[int, Progress] = {}
-    queries.start(plan, [])
-    while sum(each.input_row_count for each in done.values()) < count:
-        queries.check()
-        done |= {each.batch_id: each for each in queries.progress() if each.is_batch}
-        time.sleep(0.005)
+    begin_s = time.perf_counter()
+    queries = start_pipeline(session, config, events, rules)
+    ran = await_rows(count, partial(reports_of, queries), begin_s)
     queries.stop()
-    first = min(done)
-    later = [each for number, each in done.items() if number != first] or list(done.values())
-    rate = sum(each.input_row_count for each in later) / (sum(each.duration_ms for each in later) / 1000)
-    return Run(rate=rate, alerts=read_alerts(config.bootstrap, name))
+    return Run(rate=ran.steady_rate, alerts=read_alerts(config.bootstrap, config.data_dir.name))
 
 
 def read_alerts(bootstrap: str, topic: str) -> Counter[Alert]:
     """All that was written."""
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "bench", "isolation.level": "read_committed"}
-    )
-    found: Counter[Alert] = Counter()
-    for partition in range(PARTITIONS):
-        place = TopicPartition(topic, partition, 0)
-        _first, end = consumer.get_watermark_offsets(place)
-        consumer.assign([place])
-        while consumer.position([place])[0].offset < end and end:
-            for message in consumer.consume(10_000, timeout=0.5):
-                told = json.loads(message.value() or b"{}")
-                found[told["card"], told["tx"], told["seen"], told["spent"], told["speed"]] += 1
-    consumer.close()
-    return found
+    told = map(json.loads, read_values(bootstrap, topic))
+    return Counter((each["card"], each["tx"], each["seen"], each["spent"], each["speed"]) for each in told)
 
 
-def measure(events: int, batch: int, ways: dict[str, tuple[int, Rules]]) -> dict[str, float]:
+def measure(events: int, batch: int, ways: dict[str, tuple[int, Build]]) -> dict[str, float]:
     """Events a second of each way; exits where its alerts are not those of the reference."""
     rates = {}
     with (
