@@ -64,7 +64,8 @@ def check(name: str, found: Ints, wanted: Ints) -> None:
     """Exit where they differ."""
     if not np.array_equal(found, wanted):
         count = min(len(found), len(wanted))
-        differing = np.flatnonzero((found[:count] != wanted[:count]).reshape(count, -1).any(axis=1))
+        is_other = found[:count] != wanted[:count]
+        differing = np.flatnonzero(is_other.any(axis=1) if is_other.ndim > 1 else is_other)
         place = int(differing[0]) if len(differing) else count
         sys.exit(
             f"{name}: {len(found):,} rows instead of {len(wanted):,}; the first that differs is "

@@ -36,6 +36,8 @@ NAMES: Final = (OURS, PLAIN)
 RATE: Final = 1000
 TICK_S: Final = 0.01
 WARM_UP_S: Final = 20
+"""From the first result on."""
+FIRST_S_MAX: Final = 120
 DRAIN_S_MAX: Final = 120
 SCHEMA: Final = "card string, cents bigint, at_ms bigint, sent_ms bigint"
 WAIT: Final = "2 minutes"
@@ -114,6 +116,14 @@ class Results:
     def counted(self) -> int:
         """How many events are in the results so far."""
         return sum(self._counts.values())
+
+    def await_first(self) -> None:
+        """Return when something has come; exit if nothing does."""
+        deadline_s = time.monotonic() + FIRST_S_MAX
+        while not self._counts:
+            if time.monotonic() > deadline_s:
+                sys.exit(f"no result came within {FIRST_S_MAX} s")
+            self.read_for(0.1)
 
     def read_for(self, seconds: float) -> list[int]:
         """How old the results were that came in this time."""
@@ -204,6 +214,7 @@ def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
         sender, results = Sender(bootstrap=bootstrap, topic=source), Results(bootstrap, name)
         sender.start()
         try:
+            results.await_first()
             results.read_for(WARM_UP_S)
             latencies_ms = results.read_for(seconds)
         finally:
