@@ -84,7 +84,11 @@ class Status:
         """How far event time is behind; None where no operator has a watermark."""
         if self.watermark is None:
             return None
-        moment = datetime.fromisoformat(self.watermark)
+        try:
+            moment = datetime.fromisoformat(self.watermark)
+        except ValueError:
+            # A year that has more than four digits.
+            return None
         # Spark says 1970 as long as it has seen no event.
         return None if moment.timestamp() == 0 else (now - moment).total_seconds()
 

@@ -77,8 +77,11 @@ def make_options(archive: Path) -> str:
 def make_archive(cache_dir: Path, digest: str, bootstrap: str, *, train: Train | None = None) -> Path:
     """Make it anew, by a pipeline that runs on a broker which nobody else needs."""
     directory = cache_dir / _DIRECTORY
-    directory.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".make-", dir=directory))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".make-", dir=directory))
+    except OSError as error:
+        raise SetupError(_refusal(f"{directory} can't be written ({error.strerror})")) from error
     try:
         made = work / f"made{_SUFFIX}"
         (train or train_in_child)(bootstrap, work, made)
@@ -120,11 +123,19 @@ def _name(digest: str, size_bytes: int) -> str:
     return f"{digest}-{size_bytes}{_SUFFIX}"
 
 
+def _changed_s(path: Path) -> float:
+    """When it was written; long ago, if somebody has just removed it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
 def _remove_others(archive: Path, digest: str) -> None:
     """Those that it replaces, and the oldest of all."""
     others = sorted(
         (path for path in archive.parent.glob(f"*{_SUFFIX}") if path != archive),
-        key=lambda path: path.stat().st_mtime,
+        key=_changed_s,
         reverse=True,
     )
     replaced = [path for path in others if path.name.startswith(f"{digest}-")]

@@ -35,6 +35,7 @@ from headrace.streams.given_up import clear_given_up_state, note_given_up
 from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import DEAD_LETTERS_PARTITION_COUNT, Plan
 from headrace.streams.progress import Progress, parse_progress
+from headrace.streams.progress_log import has_batch, read_progress_log
 from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.session import JAVA_GONE, log_path
 from headrace.streams.side_files import SideFiles
@@ -115,7 +116,8 @@ class Queries:
             topic.dead_letters_query: partial(self._start_dead_letters, topic) for topic in topics
         }
         self._begin = pipelines | companions
-        if pipelines_first and not self.realtime:
+        # Whoever comes back to a batch that failed may fail again: what its dead letters tell must not wait.
+        if pipelines_first and not self.realtime and not any(map(self._has_open_batch, plan.names)):
             self._kept_back = companions
             self._kept_back_until_s = time.monotonic() + KEPT_BACK_S_MAX
         try:
@@ -135,8 +137,17 @@ class Queries:
         are_through = all(self._has_reported(name) for name in self.running)
         if are_through or time.monotonic() > self._kept_back_until_s:
             while self._kept_back:
-                _, begin = self._kept_back.popitem()
-                begin()
+                name, begin = self._kept_back.popitem()
+                with self._java_is_there(name):
+                    begin()
+
+    def _has_open_batch(self, name: str) -> bool:
+        """Whether a batch of the query was begun and not finished."""
+        checkpoint = checkpoint_path(self.config, name)
+        if not has_batch(checkpoint):
+            return False
+        log = read_progress_log(checkpoint)
+        return any(batch.number >= log.next_batch for batch in log.batches)
 
     def await_started(self, stop: threading.Event | None = None) -> None:
         """Wait until each query has a task running, or has nothing to do; raise if one has failed."""

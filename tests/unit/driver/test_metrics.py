@@ -68,6 +68,12 @@ def test_the_watermark_and_what_operators_count_are_told() -> None:
     assert rows == {frozenset({"copies", "window", "late"}): 3, frozenset({"copies", "window", "dropped"}): 1}
 
 
+def test_a_watermark_that_no_calendar_has_is_left_out() -> None:
+    found = samples(replace(COPIES, watermark="+58000-01-02T03:04:05.000Z"))
+    assert ("headrace_pipeline_watermark_lag_seconds", "copies") not in found
+    assert found["headrace_pipeline_rows_read_total", "copies"] == 201
+
+
 def test_what_is_not_known_is_left_out() -> None:
     found = samples(COUNTS)
     assert ("headrace_pipeline_watermark_lag_seconds", "counts") not in found

@@ -10,6 +10,7 @@ import pytest
 from headrace.driver.event_time import TimeReport
 from headrace.streams.buckets.reports import BatchReport, with_operators
 from headrace.streams.progress import parse_progress
+from headrace.streams.time.bounds import EVENT_TIME_US_MIN
 
 REPORT: dict[str, Any] = {
     "id": "b1ac",
@@ -127,3 +128,9 @@ def test_a_watermark_beyond_all_calendars_can_be_told(watermark_us: int) -> None
 def test_a_query_without_operators_of_ours_is_told_as_spark_tells_it() -> None:
     progress = parse_progress("counts", REPORT)
     assert with_operators(progress, []) == progress
+
+
+def test_a_watermark_before_all_calendars_is_told_as_their_first_day() -> None:
+    early = BatchReport(batch_id=4, counts={}, gauges={"watermark_us": EVENT_TIME_US_MIN - 10_000_000})
+    progress = with_operators(parse_progress("counts", REPORT), [("window", [early])])
+    assert progress.watermark == "0001-01-01T00:00:00.000Z"
