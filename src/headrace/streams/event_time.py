@@ -13,8 +13,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from headrace.errors import PipelineError
-from headrace.streams.time.durations import duration_text
-from headrace.streams.time.policies import Adaptive, Bounded, Policy, bounded, from_json, perfect, to_json
+from headrace.streams.time.durations import delay_us, duration_text
+from headrace.streams.time.policies import (
+    Adaptive,
+    Bounded,
+    Perfect,
+    Policy,
+    bounded,
+    from_json,
+    perfect,
+    to_json,
+)
 from headrace.streams.unended import is_unended
 
 EVENT_TIME_KEY: Final = "headrace.watermark"
@@ -40,6 +49,11 @@ class EventTime:
             raise PipelineError(
                 f"{self.operator}: how long to wait for late rows by {self.column} is not known, so state "
                 'would be kept for ever: describe the topic with watermark="30 seconds", or say so here'
+            )
+        if rows.isStreaming and isinstance(self.watermark, Perfect):
+            raise PipelineError(
+                f"{self.operator}: hr.perfect() waits for the end of the input, and a stream has none: use "
+                'watermark="30 seconds", or hr.adaptive()'
             )
         return self.watermark
 
@@ -75,6 +89,18 @@ def find_event_time(
 def has_event_time(rows: DataFrame) -> bool:
     """Whether the rows are marked with one event time."""
     return len(_marks(rows)) == 1
+
+
+def with_spark_watermark(rows: DataFrame, time: EventTime) -> DataFrame:
+    """A stream whose event time has Spark's own watermark; raise if that is not what was asked for."""
+    delay = spark_delay(time.policy(rows))
+    marked_ms = rows.schema[time.column].metadata.get(_SPARK_KEY)
+    if delay is None or marked_ms not in {None, delay_us(delay, "watermark") // 1000}:
+        raise PipelineError(
+            f"{time.operator}: Spark's own windows wait for late rows as the topic says: leave watermark "
+            "out, and describe the topic with the one that you want"
+        )
+    return rows if marked_ms is not None else rows.withWatermark(time.column, delay)
 
 
 def spark_delay(watermark: str | Policy) -> str | None:

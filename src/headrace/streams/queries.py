@@ -313,7 +313,7 @@ class Queries:
         checkpoint = checkpoint_path(self.config, query)
         side_outputs = []
         for operator, topic in side_topics.items():
-            own = replace(context, pipeline=f"{query}.{operator}")
+            own = replace(context, pipeline=f"{query}.{operator}", operator=operator)
             files, open_writer = SideFiles.of(checkpoint, operator), partial(self._topic_writer, topic, own)
             side_outputs.append(SideOutput(files=files, open_writer=open_writer))
         if isinstance(target, Topic):

@@ -82,7 +82,8 @@ def _recognise_column(rows: DataFrame, column: Column, found: Recognised) -> Non
     if make is None or not is_plain:
         found.unknown.append(name)
         return
-    if _kind(function) == "Count" and _kind(arguments.head()) == "Literal":
+    counts_all = _kind(arguments.head()) == "Literal" and not arguments.head().nullable()
+    if _kind(function) == "Count" and counts_all:
         found.aggregates.append(exact.Count(name=name, column=None))
         return
     found.aggregates.append(make(name, _argument(rows, arguments.head(), found)))

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 from headrace.errors import PipelineError
+from headrace.streams.event_time import with_spark_watermark
 from headrace.streams.time.durations import duration_text
 from headrace.streams.windows.aggregate import Aggregate
 from headrace.streams.windows.kinds import Hopping, Tumbling
@@ -47,7 +48,8 @@ def windows_by_spark(
         )
     assert windowed.time is not None, "these kinds have a time"
     frame = F.window(windowed.time.column, *_lengths(kind))
-    result = windowed.rows.groupBy(*windowed.by, frame.alias("window")).agg(*asked)
+    rows = with_spark_watermark(windowed.rows, windowed.time) if is_stream else windowed.rows
+    result = rows.groupBy(*windowed.by, frame.alias("window")).agg(*asked)
     return result.withColumn("firing", F.lit("update" if is_stream else "on_time"))
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.errors import PipelineError
-from headrace.streams.buckets.logic import Logic
+from headrace.streams.buckets.logic import LATE, Logic
 from headrace.streams.buckets.operator import run_logic
 from headrace.streams.building import current_building
 from headrace.streams.event_time import keep_event_time
@@ -25,6 +26,9 @@ from headrace.streams.recognise import ARGUMENT_PREFIX
 from headrace.streams.side_files import SideFiles
 from headrace.streams.topic import Topic
 from headrace.streams.windows.late import LatePolicy, SideOutput, Update, drop
+
+LATE_COLUMNS: Final = ("window", "late_by_ms", "watermark", "reason")
+"""What late rows are told with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,7 @@ class Stateful:
             files = {}
             for output, policy in beside.items():
                 if isinstance(policy, SideOutput):
+                    self._refuse_clash(output)
                     place = f"{name}.{output}"
                     building.side_topics[place] = self._topic(policy)
                     files[output] = SideFiles.of(building.checkpoint, place)
@@ -89,8 +94,17 @@ class Stateful:
         )
         return keep_event_time(rows, result)
 
+    def _refuse_clash(self, output: str) -> None:
+        clash = set(self.rows.columns).intersection(LATE_COLUMNS) if output == LATE else ()
+        if clash:
+            raise PipelineError(
+                f"{self.title}: late rows get a column {min(clash)}, which these have already: rename it, or "
+                "say late=hr.drop"
+            )
+
     def _topic(self, policy: SideOutput) -> Topic:
-        return Topic(name=policy.topic, key=self.by[0] if len(self.by) == 1 else None)
+        has_key = len(self.by) == 1 and not self.by[0].startswith(ARGUMENT_PREFIX)
+        return Topic(name=policy.topic, key=self.by[0] if has_key else None)
 
     def described(self, kind: str, kept: Mapping[str, str]) -> Operator:
         """For the check whether a changed pipeline can go on: `kept` says by name what is in the state."""
@@ -113,7 +127,7 @@ class SideRows:
     files: Mapping[str, SideFiles]
     """By output."""
 
-    def __call__(self, output: str, batch_id: int, task: int, rows: pa.Table) -> None:
-        """Keep a task's rows of a batch."""
+    def __call__(self, output: str, batch_id: int, bucket: int, rows: pa.Table) -> None:
+        """Keep a bucket's rows of a batch."""
         made = [name for name in rows.column_names if name.startswith(ARGUMENT_PREFIX)]
-        self.files[output].write(batch_id, str(task), rows.drop_columns(made))
+        self.files[output].write(batch_id, str(bucket), rows.drop_columns(made))

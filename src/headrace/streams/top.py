@@ -38,10 +38,9 @@ def top(  # noqa: PLR0913 - each is a property of the operator, given by name
     when event time has come so far past them.
     """
     keys, ordered, items = _names(by), _names(order_by), _names(item)
-    given = rows.drop(METADATA_COLUMN) if ttl is None else rows
     time = None if ttl is None else find_event_time(rows, "hr.top", event_time, watermark)
     column = None if time is None else time.column
-    operator = Stateful(title="hr.top", rows=given, by=keys, event_time=column, buckets=buckets)
+    operator = Stateful(title="hr.top", rows=rows, by=keys, event_time=column, buckets=buckets)
     rest = drop if ttl is None else operator.late_policy(late)
     ttl_us = None if ttl is None else duration_us(ttl, "hr.top: ttl")
     logic = TopRows(
@@ -57,7 +56,8 @@ def top(  # noqa: PLR0913 - each is a property of the operator, given by name
     )
     which = f"{'smallest' if smallest else 'greatest'} {n} by {', '.join(ordered)}"
     kept = {"rows": f"{which}, items {', '.join(items) or 'none'}, ttl {duration_text(ttl_us or 0)}"}
-    return operator.run(given, logic, operator.described("top rows", kept), {LATE: rest})
+    # The place of a row in the log tells which came first; it is not part of a result.
+    return operator.run(rows, logic, operator.described("top rows", kept), {LATE: rest}).drop(METADATA_COLUMN)
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from headrace.streams.buckets.logic import LATE
 from headrace.streams.buckets.operator import BUCKET_COUNT
 from headrace.streams.event_time import EventTime, find_event_time
 from headrace.streams.plans.results import FIRING_KEY, IDENTITY_KEY
-from headrace.streams.recognise import Recognised, recognise
+from headrace.streams.recognise import ARGUMENT_PREFIX, Recognised, recognise
 from headrace.streams.spark_windows import windows_by_spark
 from headrace.streams.stateful import Stateful
 from headrace.streams.time.policies import Policy, perfect
@@ -37,9 +37,7 @@ from headrace.streams.windows.triggers import Each, Trigger, on_time
 
 _TITLE: Final = "hr.window"
 _OWN_COLUMNS: Final = ("window", "firing", "retracted")
-_LATE_COLUMNS: Final = ("window", "late_by_ms", "watermark", "reason")
-"""What late rows are told with."""
-_ALL: Final = "_all"
+_ALL: Final = f"{ARGUMENT_PREFIX}all"
 """The key of all rows, where they are not grouped by columns."""
 
 
@@ -127,11 +125,6 @@ class Windowed:
         rest = after_all(late)
         kept = {each.name: found.definition(each) for each in found.aggregates}
         described = self.stateful.described(kind_text(self.kind), kept)
-        if isinstance(rest, SideOutput) and (clash := set(self.rows.columns).intersection(_LATE_COLUMNS)):
-            raise PipelineError(
-                f"{_TITLE}: late rows get a column {min(clash)}, which these have already: rename it, or say "
-                "late=hr.drop"
-            )
         rows = self._prepared(found, keep_all=isinstance(rest, SideOutput))
         return self.stateful.run(rows, logic, described, {LATE: rest})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -110,6 +111,32 @@ def test_windows_come_once_and_late_rows_go_to_their_topic_whatever_step_crashes
 
     with pytest.raises(PipelineError, match="tumbling window of 1 minute by card_id is gone"):
         script.restart(five_minutes)
+
+
+def test_late_rows_of_two_operators_come_from_a_new_checkpoint_as_well(
+    kafka: Any, start: Any, processed: Any, config: Any
+) -> None:
+    def produce(*rows: dict[str, object]) -> None:
+        kafka.produce("transactions", [(str(row["card_id"]), encoded(row)) for row in rows])
+        processed("chained", "transactions")
+
+    # The directory has a space in its name.
+    queries = start(chained, realtime=False)
+    produce(transaction(1, "a", 90_000), transaction(2, "a", 3_700_000))
+    produce(transaction(3, "a", 0), transaction(4, "a", 3_690_000))
+    queries.stop()
+    assert [late_id(record) for record in kafka.read_count("chained.late", 2)] == ["3", "4"]
+
+    shutil.rmtree(config.checkpoints_dir / "chained")
+    queries = start(chained, realtime=False)
+    processed("chained", "transactions")
+    produce(transaction(5, "a", 0), transaction(6, "a", 3_690_000))
+    queries.stop()
+    assert {late_id(record) for record in kafka.read_count("chained.late", 4)} >= {"5", "6"}
+
+
+def late_id(record: Any) -> str:
+    return str(json.loads(record.value)["tx_id"])
 
 
 def test_late_rows_are_written_at_least_once_as_well(headrace_pipeline: Any) -> None:

@@ -46,15 +46,16 @@ PACKED_BYTES_MAX: Final = 16 * 2**20
 """Blobs are handed to Spark together up to this size; a larger one goes alone."""
 
 Side = Callable[[str, int, int, pa.Table], None]
-"""Takes what is no result, in the worker: the output's name, the batch id, the task, and the rows. Called
-once for each output of a task that has rows; again, with the same, when a task is run again."""
+"""Takes what is no result, in the worker: the output's name, the batch id, the bucket, and the rows. Called
+once for each output of a bucket that has rows; again, with the same, when a task is run again."""
 
 _BUCKET: Final = "_bucket"
 _PACKED: Final = "bucket int, blob binary"
-_STEPPED: Final = "output string, blob binary"
+_STEPPED: Final = "bucket int, output string, blob binary"
 # Not as DDL, which each task of each batch would have Java parse.
 _NAME: Final = StructType([StructField("name", StringType())])
 _BLOB: Final = StructType([StructField("blob", BinaryType())])
+_STEPPED_NAMES: Final = ("bucket", "output", "blob")
 _UNPACKED_ROWS_MAX: Final = 65_536
 
 
@@ -170,7 +171,7 @@ class StepProcessor(StatefulProcessor):
                 self._tables.updateValue((name,), (blob,))
         self._stepper.report(key[0], step)
         for name, table in _filled(step):
-            yield Row(output=name, blob=write_table(table))
+            yield Row(bucket=key[0], output=name, blob=write_table(table))
 
     def close(self) -> None:
         """Nothing is held."""
@@ -191,8 +192,10 @@ def _step_once(stepper: Stepper, *, is_end: bool) -> Callable[[pa.Table], pa.Tab
         blobs = packed.column("blob").to_pylist()
         step = stepper.logic.step({}, arrivals(blobs, is_end=is_end))
         made = list(_filled(step))
+        buckets = packed.column("bucket").to_pylist()[:1] * len(made)
         return pa.table(
             {
+                "bucket": pa.array(buckets, pa.int32()),
                 "output": pa.array([name for name, _ in made], pa.string()),
                 "blob": pa.array([write_table(table) for _, table in made], pa.binary()),
             }
@@ -211,19 +214,17 @@ class Unpacker:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results as rows; what else there is goes to its side."""
-        beside: dict[str, list[pa.Table]] = {}
         for batch in batches:
-            for output, blob in zip(batch.column("output"), batch.column("blob"), strict=True):
+            for bucket, output, blob in zip(*(batch.column(name) for name in _STEPPED_NAMES), strict=True):
                 table = read_table(blob.as_py())
                 if output.as_py() == RESULTS:
                     yield from table.cast(self.schema).to_batches(max_chunksize=_UNPACKED_ROWS_MAX)
+                elif self.side is None:
+                    raise PipelineError(
+                        f"{self.operator} made {len(table)} rows of {output}, and nothing takes them"
+                    )
                 else:
-                    beside.setdefault(output.as_py(), []).append(table)
-        for name, tables in beside.items():
-            if self.side is None:
-                count = sum(map(len, tables))
-                raise PipelineError(f"{self.operator} made {count} rows of {name}, and nothing takes them")
-            self.side(name, _batch_id(), _task(), pa.concat_tables(tables))
+                    self.side(output.as_py(), _batch_id(), bucket.as_py(), table)
 
 
 def _check(

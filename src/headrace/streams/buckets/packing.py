@@ -4,7 +4,8 @@ A task packs all its rows of a micro-batch into one blob for each bucket, those 
 each bucket is told how far every source came. A blob is a stream of Arrow's IPC format: the bucket's rows,
 ordered by source and then by offset, and in the schema's metadata, under METADATA_KEY, as JSON:
 
-    {"runs": [["transactions-0", 120], ...],     which sources the rows are of, in the order of the rows
+    {"task": 3,                                  which of the micro-batch's
+     "runs": [["transactions-0", 120], ...],     which sources the rows are of, in the order of the rows
      "progress": [{"source": "transactions-0", "row_count": 500, ...}, ...]}     of the whole task
 
 A bucket's blobs, in whatever order they come, give the same arrivals: rows by source, then by offset.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +72,7 @@ def pack(
         start = int(ends[bucket - 1]) if bucket else 0
         counts = np.bincount(numbers[start:end], minlength=len(sources.names)).tolist()
         runs = [[name, count] for name, count in zip(sources.names, counts, strict=True) if count]
-        metadata = {METADATA_KEY: json.dumps({"runs": runs, "progress": told})}
+        metadata = {METADATA_KEY: json.dumps({"task": task, "runs": runs, "progress": told})}
         yield bucket, write_table(rows.slice(start, end - start), metadata)
 
 
@@ -79,18 +80,23 @@ def arrivals(blobs: Iterable[bytes], *, is_end: bool = False) -> Arrivals:
     """What a bucket is given of the blobs of all tasks of a micro-batch; there is at least one."""
     progress: list[SourceProgress] = []
     runs: dict[str, list[pa.Table]] = {}
-    for blob in blobs:
-        rows = read_table(blob)
-        told = json.loads(rows.schema.metadata[METADATA_KEY])
+    tables = [read_table(blob) for blob in blobs]
+    packed = [(json.loads(rows.schema.metadata[METADATA_KEY]), rows) for rows in tables]
+    # Rows of one record, which a join has made several of, lie in one order only by their tasks.
+    for told, rows_told in sorted(packed, key=_task_of):
         progress += map(from_json, told["progress"])
         start = 0
-        rows = rows.replace_schema_metadata(None)
+        rows = rows_told.replace_schema_metadata(None)
         for source, count in told["runs"]:
             runs.setdefault(source, []).append(rows.slice(start, count))
             start += count
     # One without rows keeps the columns where there are no others.
     ordered = [rows.slice(0, 0), *(_one_source(runs[source]) for source in sorted(runs))]
     return Arrivals(rows=pa.concat_tables(ordered), progress=merged(progress), is_end=is_end)
+
+
+def _task_of(packed: tuple[dict[str, Any], pa.Table]) -> int:
+    return int(packed[0]["task"])
 
 
 def _one_source(pieces: list[pa.Table]) -> pa.Table:

@@ -49,6 +49,8 @@ class WriteContext:
     """Settings of librdkafka for all clients, such as those for logging in."""
     checkpoint: Path | None = None
     """Where Spark keeps the query's offsets; None where there is no streaming query."""
+    operator: str | None = None
+    """Whose rows these are, where they are no results: each operator has a ledger of its own."""
     transaction_s_max: int = TRANSACTION_S_MAX
     """How long a transaction may take before the broker gives it up."""
 
@@ -62,13 +64,16 @@ class WriteContext:
             digest=NO_DIGEST if there is None else digest_of(there, batch_id),
             given_up=frozenset() if there is None else given_up_digests(there, batch_id),
             is_first=is_first,
-            has_claimed=there is not None and has_claimed(there, self.query_id, target),
+            has_claimed=there is not None and has_claimed(there, self.query_id, self._claimed(target)),
         )
 
     def note_claim(self, target: str) -> None:
         """Note down that the ledger of what is written is in the hands of this checkpoint."""
         if self.checkpoint is not None:
-            note_claim(self.checkpoint, self.query_id, target)
+            note_claim(self.checkpoint, self.query_id, self._claimed(target))
+
+    def _claimed(self, target: str) -> str:
+        return target if self.operator is None else f"{self.operator} {target}"
 
 
 def read_query_id(checkpoint: Path) -> str:

@@ -41,7 +41,8 @@ class SideOutput:
         if parts:
             if self._writer is None:
                 self._writer = self.open_writer()
-            rows = session.read.parquet(*(part.as_uri() for part in parts))
+            # Not as a URI, in which a space is written as something else.
+            rows = session.read.parquet(*(f"file://{part}" for part in parts))
             self._writer.write(rows, batch_id)
         hit("pipeline.side.written")
         self.files.forget_all_but(batch_id)

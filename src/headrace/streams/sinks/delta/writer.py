@@ -51,6 +51,9 @@ class DeltaWriter:
             self._run = self._log.begin_run(batch)
             self._context.note_claim(self._target.name)
         is_written = self._log.is_written(batch, self._run)
+        if is_written:
+            # What keeps state must be computed all the same, or there would be none for the next batch.
+            rows.write.format("noop").mode("append").save()
         row_count = 0 if is_written else self._write(rows, schema, batch, self._run)
         hit("pipeline.written")
         return row_count
