@@ -24,6 +24,8 @@ def main() -> None:
         done += 1
         if done == int(count) // 4:
             steady_s = time.perf_counter()
+        if done == int(count):
+            app.stop()
 
     app = Application(
         broker_address=bootstrap,
@@ -44,7 +46,7 @@ def main() -> None:
         app.topic(target)
     )
     begin_s = time.perf_counter()
-    app.run(count=int(count), timeout=120, collect=False)
+    app.run()
     end_s = time.perf_counter()
     print(end_s - begin_s, end_s - steady_s)
 
