@@ -460,7 +460,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _fail(self, error: ProtocolError) -> None:
         self._connections.warn_of_closing(self._peer, error)
-        if self._tls is None:
+        if self._tls is None or self._backlog.size_bytes:
+            # What the client does not read would have to go out before a connection that is closed ends.
             self.abort()
             return
         # A reason that the other side's TLS understands may be on its way.

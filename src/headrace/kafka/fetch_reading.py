@@ -51,8 +51,10 @@ class FetchReading:
         self._reads_committed = request.isolation_level == READ_COMMITTED
         allowed_bytes = min(request.max_bytes, services.config.fetch_bytes_max)
         self._room_bytes = min(allowed_bytes, services.unsent_answers.room_bytes)
-        # Where there is no room, one batch comes all the same: it is worth waiting for.
+        # A fetch starts where there is some room, and then one batch comes, however large: it is worth
+        # waiting for. One that has waited for data may find no room: it gets nothing.
         self._wanted_bytes = min(request.min_bytes, allowed_bytes, max(self._room_bytes, 1))
+        self._has_room = self._services.unsent_answers.room_bytes > 0
         self._size_bytes = 0
         self._is_full = False
         self._has_error = False
@@ -141,7 +143,7 @@ class FetchReading:
     ) -> bytes | StoredBatches:
         """What there is room for."""
         room_bytes = self._room_bytes - self._size_bytes
-        if self._is_full or (room_bytes <= 0 and self._size_bytes > 0):
+        if not self._has_room or self._is_full or (room_bytes <= 0 and self._size_bytes > 0):
             return b""
         records = log.lend(
             partition.fetch_offset,

@@ -15,7 +15,7 @@ from headrace.kafka.commit import GroupCommit
 from headrace.kafka.handlers.fetch import handle_fetch
 from headrace.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headrace.kafka.services import Call, Services
-from headrace.kafka.unsent_answers import UnsentAnswers
+from headrace.kafka.unsent_answers import Backlog, UnsentAnswers
 from headrace.kafka.watchers import Watchers
 from headrace.log.batch import encode_batch
 from headrace.log.partition import PartitionLog
@@ -221,3 +221,40 @@ def test_a_mistake_in_one_parked_fetch_is_answered_and_wakes_the_others_all_the_
     assert good.responses[0].partitions[0].high_watermark == 1
     assert "a mistake" in caplog.text
     assert world.call.services.watchers.count == 0
+
+
+def test_a_parked_fetch_waits_for_room_when_clients_have_not_taken_their_answers() -> None:
+    world = World(Random(0), "os")
+    log = world.store.topics["t"].partitions[0]
+    slow = Backlog(world.call.services.unsent_answers)
+    parked = world.request({0: 0}, 0, -1, 0, max_wait_ms=1_000)
+    slow.note(2 * MIB)
+    log.append(encode_batch([Record(timestamp_ms=0, key=None, value=b"x")]), size_bytes_max=10_000)
+    world.commit.appended(log)
+    assert not parked.is_resolved
+    slow.note(0)
+    assert len(parked.response.responses[0].partitions[0].records) > 0
+    assert not world.call.services.unsent_answers.is_short
+    assert world.call.services.watchers.count == 0
+
+
+def test_a_parked_fetch_whose_time_is_over_gets_nothing_where_there_is_no_room() -> None:
+    world = World(Random(0), "os")
+    timers: list[Any] = []
+    scheduler: Any = world.call.services.scheduler
+
+    def call_later(_delay_s: float, act: Any) -> Any:
+        timers.append(act)
+        return SimpleNamespace(cancel=lambda: None)
+
+    scheduler.call_later = call_later
+    log = world.store.topics["t"].partitions[0]
+    slow = Backlog(world.call.services.unsent_answers)
+    parked = world.request({0: 0}, 0, -1, 0, max_wait_ms=1_000)
+    slow.note(2 * MIB)
+    log.append(encode_batch([Record(timestamp_ms=0, key=None, value=b"x")]), size_bytes_max=10_000)
+    world.commit.appended(log)
+    (give_up,) = timers
+    give_up()
+    assert [len(each.partitions[0].records) for each in parked.response.responses] in ([], [0])
+    assert not world.call.services.unsent_answers.is_short

@@ -77,6 +77,9 @@ class _ParkedFetch:
         self.pending.on_abandoned = self._stop
 
     def _look_again(self, *, is_last_time: bool = False) -> None:
+        has_room = self._services.unsent_answers.has_room(self._look_again)
+        if not has_room and not is_last_time:
+            return
         try:
             reading = FetchReading(self._services, self._request, self._context)
             data = reading.read()
@@ -98,4 +101,5 @@ class _ParkedFetch:
 
     def _stop(self) -> None:
         self._services.watchers.unwatch(self._logs, self._look_again)
+        self._services.unsent_answers.forget(self._look_again)
         self._timer.cancel()
