@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame
 
 from headrace.streams.buckets.logic import LATE
 from headrace.streams.buckets.operator import BUCKET_COUNT
-from headrace.streams.event_time import find_event_time
 from headrace.streams.keyed.deduplicate import DUPLICATES, Deduplicate
-from headrace.streams.stateful import Stateful
-from headrace.streams.time.durations import Duration, duration_text, duration_us
-from headrace.streams.time.policies import Policy, perfect
+from headrace.streams.stateful import Lifetime, Stateful
+from headrace.streams.time.durations import Duration
+from headrace.streams.time.policies import Policy
 from headrace.streams.windows.late import Drop, SideOutput, drop
+
+_TITLE: Final = "hr.deduplicate"
 
 
 def deduplicate(  # noqa: PLR0913 - each is a property of the operator, given by name
@@ -35,20 +37,18 @@ def deduplicate(  # noqa: PLR0913 - each is a property of the operator, given by
     go to a topic: `duplicates=hr.side_output("events.again")`.
     """
     keys = (by,) if isinstance(by, str) else tuple(by)
-    time = None if ttl is None else find_event_time(rows, "hr.deduplicate", event_time, watermark)
-    column = None if time is None else time.column
-    operator = Stateful(title="hr.deduplicate", rows=rows, by=keys, event_time=column, buckets=buckets)
+    lifetime = Lifetime.of(rows, _TITLE, ttl, event_time, watermark)
+    operator = Stateful(title=_TITLE, rows=rows, by=keys, event_time=lifetime.column, buckets=buckets)
     rest = drop if ttl is None else operator.late_policy(late)
-    ttl_us = None if ttl is None else duration_us(ttl, "hr.deduplicate: ttl")
     logic = Deduplicate(
         by=keys,
-        time=column,
-        ttl_us=ttl_us,
-        watermark=perfect() if time is None else time.policy(rows),
+        time=lifetime.column,
+        ttl_us=lifetime.ttl_us,
+        watermark=lifetime.watermark,
         late=rest,
         duplicates=duplicates if rows.isStreaming else drop,
     )
-    kept = {"ttl": "for ever" if ttl_us is None else duration_text(ttl_us)}
+    kept = {"ttl": str(lifetime)}
     described = operator.described("deduplication", kept)
     beside = {LATE: rest, DUPLICATES: duplicates}
     return operator.run(rows, logic, described, beside)

@@ -19,11 +19,13 @@ from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE, Logic
 from headrace.streams.buckets.operator import run_logic
 from headrace.streams.building import current_building
-from headrace.streams.event_time import keep_event_time
+from headrace.streams.event_time import find_event_time, keep_event_time
 from headrace.streams.plans import Operator, Part
 from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.recognise import ARGUMENT_PREFIX
 from headrace.streams.side_files import SideFiles
+from headrace.streams.time.durations import Duration, duration_text, duration_us
+from headrace.streams.time.policies import Policy, perfect
 from headrace.streams.topic import Topic
 from headrace.streams.windows.late import LatePolicy, SideOutput, Update, drop
 
@@ -131,3 +133,30 @@ class SideRows:
         """Keep a bucket's rows of a batch."""
         made = [name for name in rows.column_names if name.startswith(ARGUMENT_PREFIX)]
         self.files[output].write(batch_id, str(bucket), rows.drop_columns(made))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lifetime:
+    """How long an operator keeps rows, by their event time; for ever where no ttl is given."""
+
+    column: str | None
+    ttl_us: int | None
+    watermark: Policy
+
+    @classmethod
+    def of(
+        cls,
+        rows: DataFrame,
+        title: str,
+        ttl: Duration | None,
+        event_time: str | None,
+        watermark: str | Policy | None,
+    ) -> Lifetime:
+        """What was asked for; raise where a ttl is given and nothing says what it is measured by."""
+        if ttl is None:
+            return cls(column=None, ttl_us=None, watermark=perfect())
+        time = find_event_time(rows, title, event_time, watermark)
+        return cls(column=time.column, ttl_us=duration_us(ttl, f"{title}: ttl"), watermark=time.policy(rows))
+
+    def __str__(self) -> str:
+        return "for ever" if self.ttl_us is None else duration_text(self.ttl_us)

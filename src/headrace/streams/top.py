@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import DataFrame
 
 from headrace.streams.buckets.logic import LATE
 from headrace.streams.buckets.operator import BUCKET_COUNT
-from headrace.streams.event_time import find_event_time
 from headrace.streams.keyed.top import TopRows
-from headrace.streams.stateful import Stateful
-from headrace.streams.time.durations import Duration, duration_text, duration_us
-from headrace.streams.time.policies import Policy, perfect
+from headrace.streams.stateful import Lifetime, Stateful
+from headrace.streams.time.durations import Duration
+from headrace.streams.time.policies import Policy
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.windows.late import Drop, SideOutput, drop
+
+_TITLE: Final = "hr.top"
 
 
 def top(  # noqa: PLR0913 - each is a property of the operator, given by name
@@ -38,24 +40,22 @@ def top(  # noqa: PLR0913 - each is a property of the operator, given by name
     when event time has come so far past them.
     """
     keys, ordered, items = _names(by), _names(order_by), _names(item)
-    time = None if ttl is None else find_event_time(rows, "hr.top", event_time, watermark)
-    column = None if time is None else time.column
-    operator = Stateful(title="hr.top", rows=rows, by=keys, event_time=column, buckets=buckets)
+    lifetime = Lifetime.of(rows, _TITLE, ttl, event_time, watermark)
+    operator = Stateful(title=_TITLE, rows=rows, by=keys, event_time=lifetime.column, buckets=buckets)
     rest = drop if ttl is None else operator.late_policy(late)
-    ttl_us = None if ttl is None else duration_us(ttl, "hr.top: ttl")
     logic = TopRows(
         by=keys,
         n=n,
         order_by=ordered,
         item=items,
         smallest=smallest,
-        time=column,
-        ttl_us=ttl_us,
-        watermark=perfect() if time is None else time.policy(rows),
+        time=lifetime.column,
+        ttl_us=lifetime.ttl_us,
+        watermark=lifetime.watermark,
         late=rest,
     )
     which = f"{'smallest' if smallest else 'greatest'} {n} by {', '.join(ordered)}"
-    kept = {"rows": f"{which}, items {', '.join(items) or 'none'}, ttl {duration_text(ttl_us or 0)}"}
+    kept = {"rows": f"{which}, items {', '.join(items) or 'none'}, kept {lifetime}"}
     # The place of a row in the log tells which came first; it is not part of a result.
     return operator.run(rows, logic, operator.described("top rows", kept), {LATE: rest}).drop(METADATA_COLUMN)
 
