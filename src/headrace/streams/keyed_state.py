@@ -121,15 +121,10 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
             defaults={} if isinstance(state, str) else state_defaults(state),
             internal={} if isinstance(step, VectorisedStep) else INTERNAL,
         ),
-        returns=_schema(returns, f"{told}: returns"),
+        returns=_returned(returns, columns, told),
         event_time=time,
         watermark=policy,
     )
-    for column in columns:
-        if column in declared.returns.names:
-            raise PipelineError(
-                f"{told}: results have the column {column!r} already: leave it out of returns"
-            )
     if isinstance(step, VectorisedStep):
         if ttl is not None or on_timer is not None:
             raise PipelineError(f"{told}: a vectorised step has no ttl and no timers: it is told the time")
@@ -203,6 +198,17 @@ def _keys(rows: DataFrame, columns: Sequence[str], told: str) -> pa.Schema:
     # Refuses what can't be a key.
     key_codes([schema.empty_table()], columns)
     return _nullable(schema)
+
+
+def _returned(returns: str | type, columns: Sequence[str], told: str) -> pa.Schema:
+    """The columns that results have beside those of `by`."""
+    schema = _schema(returns, f"{told}: returns")
+    for column in columns:
+        if column in schema.names:
+            raise PipelineError(
+                f"{told}: results have the column {column!r} already: leave it out of returns"
+            )
+    return schema
 
 
 def _schema(schema: str | type, told: str, *, with_defaults: bool = False) -> pa.Schema:
