@@ -12,16 +12,24 @@
 
 Spark is an extra. Where it is not installed, this package can still be imported, because finding Java and
 the connector jars must work first; but each name below then says what to install.
+
+Each name is loaded when it is first asked for: every Python process that Spark starts loads this package
+before any module in it, and most of them need one module of a hundred. Several names are those of the
+modules that define them, too. Python would let `hr.topic` be the module as soon as anybody has imported
+that; here it is the function, always.
 """
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import SetupError
 
-if TYPE_CHECKING or find_spec("pyspark") is not None:
+if TYPE_CHECKING:
     from headrace.streams.deduplicate import deduplicate
     from headrace.streams.keyed.vectorised import EventTime
     from headrace.streams.keyed_state import keyed, vectorised
@@ -48,12 +56,78 @@ if TYPE_CHECKING or find_spec("pyspark") is not None:
     from headrace.streams.windows.rank import greatest_rows
     from headrace.streams.windows.sketches import approximate_distinct, heavy_hitters
     from headrace.streams.windows.triggers import each, early, on_time
-else:
 
-    def __getattr__(name: str) -> NoReturn:
-        if name.startswith("__"):
+_HOMES: Final = {
+    "DeltaTable": "table",
+    "EventTime": "keyed.vectorised",
+    "Pipeline": "pipeline",
+    "PostgresTable": "table",
+    "Topic": "topic",
+    "Windowed": "window",
+    "adaptive": "time.policies",
+    "approximate_distinct": "windows.sketches",
+    "bounded": "time.policies",
+    "cumulative": "windows.kinds",
+    "deduplicate": "deduplicate",
+    "delta_table": "table",
+    "drop": "windows.late",
+    "each": "windows.triggers",
+    "early": "windows.triggers",
+    "global_window": "windows.kinds",
+    "greatest_rows": "windows.rank",
+    "heavy_hitters": "windows.sketches",
+    "hopping": "windows.kinds",
+    "idempotent": "sinks.idempotent",
+    "keyed": "keyed_state",
+    "on_time": "windows.triggers",
+    "percentile": "windows.quantiles",
+    "percentiles": "windows.quantiles",
+    "perfect": "time.policies",
+    "pipeline": "pipeline",
+    "postgres_table": "table",
+    "read_delta": "sinks.writers",
+    "recent": "recent",
+    "session_window": "windows.kinds",
+    "side_output": "windows.late",
+    "sliding": "windows.kinds",
+    "static": "static",
+    "top": "top",
+    "topic": "topic",
+    "tumbling": "windows.kinds",
+    "update": "windows.late",
+    "vectorised": "keyed_state",
+    "window": "window",
+}
+"""Which module below this one defines each name: the same as above, for when it runs."""
+
+
+class _Streams(ModuleType):
+    """This package, which does not let the modules in it take the place of its names."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """What Python does with each module that it has imported."""
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Streams
+
+
+if not TYPE_CHECKING:
+    # A type checker that saw this would let any name pass.
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        raise SetupError("pipelines need Spark: pip install 'headrace[spark]'")
+        if find_spec("pyspark") is None:
+            raise SetupError("pipelines need Spark: pip install 'headrace[spark]'")
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        # Next time it is found without being asked for.
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

@@ -22,8 +22,8 @@ from headrace.config import StreamsConfig
 from headrace.errors import InvalidProducerEpoch, PipelineError, PipelineReplaced
 from headrace.streams.admin import ensure_topics
 from headrace.streams.claim import CLAIM
-from headrace.streams.sinks import WriteContext
 from headrace.streams.sinks.connection import ShareWriter
+from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.ledger import NO_DIGEST, Batch
 from headrace.streams.sinks.records import to_records
 from headrace.streams.sinks.topics import TopicWriter

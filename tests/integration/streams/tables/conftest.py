@@ -17,7 +17,8 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 
-from headrace.streams.sinks import BatchWriter, WriteContext, batch_writer
+from headrace.streams.sinks.context import BatchWriter, WriteContext
+from headrace.streams.sinks.writers import batch_writer
 from headrace.streams.table import Table
 from headrace.testing.waiting import eventually
 

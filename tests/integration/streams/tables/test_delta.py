@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 import headrace.streams as hr
 from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced, StoreUnavailable
-from headrace.streams.sinks import BatchWriter
+from headrace.streams.sinks.context import BatchWriter
 from headrace.streams.sinks.delta import merge as merging
 from headrace.testing.failpoints import failpoint
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 import headrace.streams as hr
 from headrace.errors import ConfigError, HeadraceError, PipelineError, PipelineFailed, StoreUnavailable
-from headrace.streams.sinks import BatchWriter
+from headrace.streams.sinks.context import BatchWriter
 from headrace.streams.sinks.postgres.connection import Connection, connect, explained
 from headrace.streams.sinks.postgres.ledger import TableLedger, lock_key
 from headrace.streams.sinks.postgres.table import ensure_table

@@ -27,7 +27,7 @@ from headrace.streams.load import load_pipelines
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.replay import Replay, Replayed
 from headrace.streams.replay_note import read_note
-from headrace.streams.sinks import BatchWriter
+from headrace.streams.sinks.context import BatchWriter
 from headrace.streams.sinks.swaps import table_swap
 from headrace.streams.verify import verify_in
 from headrace.testing.failpoints import kill_at
