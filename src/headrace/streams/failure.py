@@ -5,7 +5,14 @@ A failed query carries a Java stack trace, the plan and the offsets. The first l
     [CAST_INVALID_INPUT] The value '0x' of the type "STRING" cannot be cast to "INT" ... SQLSTATE: 22018
 
 Of it, the code in front and the SQLSTATE behind are left out. Where a Python function on an executor has
-raised something, it is the last line of its trace.
+raised something, it is the last line of its trace. Where Python could not even start there, what it said is
+indented, between two lines of Spark's:
+
+    Error from python worker:
+      Traceback (most recent call last):
+        File "<frozen site>", line 3, in <module>
+      ModuleNotFoundError: No module named 'encodings'
+    PYTHONPATH was:
 """
 
 from __future__ import annotations
@@ -20,7 +27,8 @@ _CODE: Final = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _JAVA_CLASS: Final = re.compile(r"^(?:Caused by: )?(?:[a-z0-9_]+\.)+(?=[A-Z])")
 _OURS: Final = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
-_TRACE: Final = "Traceback (most recent call last):\n"
+_TRACE: Final = re.compile(r"(?:^(?P<indent> +))?Traceback \(most recent call last\):\n", re.MULTILINE)
+_NOT_STARTED: Final = re.compile(r"Error from python worker:\n(?P<said>(?:[ \t].*\n|\n)*)PYTHONPATH was:")
 _NOT_ALL_NAMED: Final = "If startingOffsets contains specific offsets, you must specify all TopicPartitions"
 _REFUSED: Final = re.compile(r"The operator\(s\): (.+?) is not in the operator allowlist")
 _REFUSED_MODE: Final = re.compile(r"Streaming real-time mode has the following limitation: (.+)")
@@ -42,17 +50,31 @@ OPERATORS: Final = {
 def first_line(error: BaseException | str) -> str:
     """What happened, without codes, class names, traces and plans."""
     text = str(error).strip()
-    line = _raised_in_python(text) or (text.splitlines()[0] if text else type(error).__name__)
+    line = _python_not_started(text) or _raised_in_python(text)
+    if line is None:
+        line = text.splitlines()[0] if text else type(error).__name__
     line = _JAVA_CLASS.sub("", line)
     return _STATE.sub("", _CODE.sub("", line)).rstrip(";").strip()
 
 
-def _raised_in_python(text: str) -> str | None:
-    """What a Python function on an executor has raised: the line after the indented ones of its trace."""
-    _before, trace, after = text.partition(_TRACE)
-    if not trace:
+def _python_not_started(text: str) -> str | None:
+    """Why an executor has no Python process."""
+    found = _NOT_STARTED.search(text)
+    if found is None:
         return None
-    return next((line for line in after.splitlines() if line and not line.startswith(" ")), None)
+    said = found["said"]
+    why = _raised_in_python(said) or next((line.strip() for line in said.splitlines() if line.strip()), None)
+    return f"Python could not start on an executor: {why or 'it said nothing'}"
+
+
+def _raised_in_python(text: str) -> str | None:
+    """What a Python function on an executor has raised: the line after those of its trace, indented less."""
+    trace = _TRACE.search(text)
+    if trace is None:
+        return None
+    indent = trace["indent"] or ""
+    lines = (line.removeprefix(indent) for line in text[trace.end() :].splitlines())
+    return next((line for line in lines if line and not line.startswith(" ")), None)
 
 
 def headrace_error(error: BaseException | str) -> HeadraceError | None:

@@ -36,6 +36,37 @@ def test_the_first_line_is_told_without_codes_and_traces(text: str, line: str) -
     assert first_line(text) == line
 
 
+NOT_STARTED = """Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: \
+Lost task 0.0 in stage 1.0 (TID 1) (127.0.0.1 executor driver): org.apache.spark.SparkException: \
+
+Error from python worker:
+{}
+PYTHONPATH was:
+  /spark/python:/spark/core.jar
+org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon
+\tat org.apache.spark.api.python.PythonWorkerFactory
+"""
+SITE = """  Fatal Python error: init_import_site: Failed to import the site module
+
+  Traceback (most recent call last):
+    File "<frozen site>", line 3, in <module>
+      import os
+  ModuleNotFoundError: No module named 'os'
+  """
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("  /usr/bin/python3: No module named pyspark", "/usr/bin/python3: No module named pyspark"),
+        (SITE, "ModuleNotFoundError: No module named 'os'"),
+        ("  ", "it said nothing"),
+    ],
+)
+def test_why_python_could_not_start_is_told(said: str, cause: str) -> None:
+    assert first_line(NOT_STARTED.format(said)) == f"Python could not start on an executor: {cause}"
+
+
 def test_an_error_without_words_is_told_by_its_name() -> None:
     assert first_line(ZeroDivisionError()) == "ZeroDivisionError"
 
@@ -89,3 +120,11 @@ AttributeError: 'NoneType' object has no attribute 'upper'
 \tat org.apache.spark.api.python.BasePythonRunner
 """
     assert first_line(told) == "AttributeError: 'NoneType' object has no attribute 'upper'"
+
+
+def test_a_trace_may_begin_behind_the_name_of_an_exception_of_javas() -> None:
+    told = """Task 0 failed: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "pipelines.py", line 7, in louder
+ValueError: too loud
+"""
+    assert first_line(told) == "ValueError: too loud"
