@@ -6,8 +6,11 @@ import ast
 import hashlib
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+_PARSE_AGAIN_MAX: Final = 3
 
 
 def fingerprint(function: Callable[..., Any]) -> str | None:
@@ -24,4 +27,12 @@ def fingerprint(function: Callable[..., Any]) -> str | None:
 
 def fingerprint_of(source: str) -> str:
     """Of a file's content."""
+    for _ in range(_PARSE_AGAIN_MAX):
+        # Python 3.11 mixes up threads that parse at the same time: python/cpython#106905.
+        with suppress(SystemError):
+            return _digest_of(source)
+    return _digest_of(source)
+
+
+def _digest_of(source: str) -> str:
     return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()[:16]
