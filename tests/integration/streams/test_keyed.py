@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace.streams as hr
@@ -158,6 +160,23 @@ def test_state_is_kept_through_crashes_restarts_and_new_code_and_can_be_read(hea
         PipelineError, match="spend: its state has a field 'total' that is no longer declared"
     ):
         script.add(payments, payment("a", 9, 301)).restart(forgetting)
+
+
+def test_a_batch_that_a_table_has_already_steps_the_state_all_the_same(
+    headrace_pipeline: Any, tmp_path: Path
+) -> None:
+    @hr.pipeline(writes=hr.delta_table(tmp_path / "spending"))
+    def into_table(payments: DataFrame) -> DataFrame:
+        return hr.keyed(payments, by="card", step=spend, state=Spent, returns=RETURNS, on_timer=rest)
+
+    script = headrace_pipeline(into_table)
+    script.add(payments, payment("a", 1, 0), payment("b", 10, 0))
+    # The rows are in the table, and the batch is not finished: it runs again, and writes nothing.
+    script.crash("pipeline.written")
+    script.add(payments, payment("a", 2, 1)).process()
+
+    rows = DeltaTable(tmp_path / "spending").to_pyarrow_table().to_pylist()
+    assert sorted((row["card"], row["total"]) for row in rows) == [("a", 1), ("a", 3), ("b", 10)]
 
 
 def test_a_vectorised_step_gives_exact_answers_and_batch_gives_the_same(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -182,6 +183,36 @@ def test_any_aggregate_of_sparks_is_computed_by_sparks_windows(spark: SparkSessi
     assert (found["card_id"], found["amounts"], found["firing"]) == ("a", [2.0, 4.0], "on_time")
     with pytest.raises(PipelineError, match="Spark's own windows, which are tumbling or hopping"):
         hr.window(rows, hr.session_window("1 minute"), by="card_id").agg(F.collect_list("amount"))
+
+
+@hr.pipeline(writes=hr.topic("spark-minutes", key="card_id"))
+def spark_minutes(transactions: DataFrame) -> DataFrame:
+    """Plain Spark, which knows of the watermark from the topic."""
+    minutes = transactions.groupBy("card_id", F.window("at", "1 minute"))
+    return minutes.agg(F.collect_list("amount").alias("amounts"))
+
+
+@hr.pipeline(writes=hr.topic("left-to-spark", key="card_id"))
+def left_to_spark(transactions: DataFrame) -> DataFrame:
+    windows = hr.window(transactions, hr.tumbling("1 minute"), by="card_id", late=hr.drop)
+    return windows.agg(F.collect_list("amount").alias("amounts"))
+
+
+def test_sparks_windows_end_by_the_watermark_of_the_topic(
+    kafka: Any, start: Callable[..., Any], processed: Callable[[str, str], None]
+) -> None:
+    pipelines = (spark_minutes, left_to_spark)
+    start(*pipelines, realtime=False)
+    # The watermark is 190 seconds after the start when the third batch begins, and the first minute is over.
+    for rows in ([(10, 1.0), (20, 2.0)], [(200, 4.0)], [(30, 8.0), (210, 16.0)]):
+        kafka.produce("transactions", [("a", encoded(transaction(1, "a", *row))) for row in rows])
+        for pipeline in pipelines:
+            processed(pipeline.name, "transactions")
+    for pipeline in pipelines:
+        records = kafka.read(pipeline.writes.name, lambda found: any(b"16.0" in each.value for each in found))
+        written_rows = [json.loads(record.value) for record in records]
+        last = {row["window"]["start"]: sorted(row["amounts"]) for row in written_rows}
+        assert last == {minute(0)["start"]: [1.0, 2.0], minute(3)["start"]: [4.0, 16.0]}
 
 
 def test_what_is_asked_wrongly_is_refused_with_what_to_do(spark: SparkSession) -> None:
