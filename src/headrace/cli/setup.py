@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headrace.cli.output import say
 from headrace.config import StreamsConfig
-from headrace.errors import SetupError
+from headrace.errors import HeadraceError, SetupError
 
 if TYPE_CHECKING:
     from headrace.streams.java import Java
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 def setup(
     install: Annotated[bool, typer.Option(help="Install Java with apt-get where that is possible.")] = True,
     fast_start: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--fast-start",
-            help="Archive Spark's classes in the cache (200 MB), so that pipelines start faster.",
+            "--fast-start/--no-fast-start",
+            help="Archive Spark's classes in the cache (200 MB, once), so that pipelines start faster.",
+            show_default="where it is possible",
         ),
-    ] = False,
+    ] = None,
 ) -> None:
     """Prepare this machine for pipelines: find or install Java 17+, fetch Spark's Kafka connector."""
     # Spark is an extra: only the commands that need it may import what needs it.
@@ -44,18 +46,29 @@ def setup(
         resolve_jars(config.cache_dir, None, jars=(CHECKPOINT_JAR,))
     elif find_checkpoint_jar(config.cache_dir, config.jars_dir) is None:
         say(f"setup: {config.jars_dir} lacks {CHECKPOINT_JAR.filename}: batches work without it, but slower")
-    if fast_start:
-        _archive_classes(config, java)
+    if fast_start is not False:
+        _archive_classes(config, java, must=fast_start is True)
     say(f"setup: Java {java.version} at {java.executable}; {len(jars)} connector jars in {jars[0].parent}")
 
 
-def _archive_classes(config: StreamsConfig, java: Java) -> None:
-    """Let a pipeline run once, on a broker of its own."""
-    from headrace.broker import Broker  # noqa: PLC0415  # only this needs it
-    from headrace.streams.class_archive import make_archive  # noqa: PLC0415  # see above
+def _archive_classes(config: StreamsConfig, java: Java, *, must: bool) -> None:
+    """Have an archive of Spark's classes, made where there is none yet."""
+    from headrace.streams.class_archive import ensure_archive  # noqa: PLC0415  # see above
     from headrace.streams.session import class_archive_digest  # noqa: PLC0415  # likewise
 
-    digest = class_archive_digest(config, java)
+    try:
+        ensure_archive(config.cache_dir, class_archive_digest(config, java), _train)
+    except HeadraceError as error:
+        if must:
+            raise
+        say(f"setup: {error}")
+
+
+def _train(work: Path, made: Path) -> None:
+    """Let a pipeline run once, on a broker of its own."""
+    from headrace.broker import Broker  # noqa: PLC0415  # only this needs it
+    from headrace.streams.class_archive import train_in_child  # noqa: PLC0415  # see above
+
+    say(f"setup: archiving Spark's classes, once, in {work.parent}, so that pipelines start faster")
     with Broker() as broker:
-        archive = make_archive(config.cache_dir, digest, broker.bootstrap)
-    say(f"setup: Spark's classes in {archive}")
+        train_in_child(broker.bootstrap, work, made)

@@ -1,6 +1,7 @@
 """An archive of Spark's classes, with which Java starts in two thirds of the time.
 
     CACHE/classes/<digest>-<size in bytes>.jsa    as Java made it
+    CACHE/classes/.lock                           held while one is being made
     CACHE/classes/.make-*                         work in progress, or what a kill left of it
 
 At each start Java reads thousands of classes from jars and checks them. An archive holds them as they are
@@ -15,14 +16,15 @@ removed at any time, also while it is used.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,21 +39,30 @@ ARCHIVES_MAX: Final = 3
 """How many are kept, the newest, for several environments of Python; each has about 200 MB."""
 _DIRECTORY: Final = "classes"
 _SUFFIX: Final = ".jsa"
+_WORK: Final = ".make-"
+_TRAIN: Final = "headrace.streams.train"
 
-Train = Callable[[str, Path, Path], None]
-"""Run a pipeline on this broker, in this directory, and put the archive there."""
+Train = Callable[[Path, Path], None]
+"""Run a pipeline in this directory, and put the archive there."""
 
 
 def archive_digest(java: Java, jars: Sequence[Path]) -> str:
     """What names the archive for this Java, the Spark that is installed, and these jars on its class path."""
     release = java.home / "release"
     spark = find_spec("pyspark")
+    home = Path(spark.origin).parent if spark is not None and spark.origin is not None else Path()
     parts = (
         release.read_text() if release.is_file() else f"{java.home} {java.version}",
-        f"{spark.origin if spark is not None else ''} {version('pyspark')}",
-        *map(str, jars),
+        f"{home} {version('pyspark')}",
+        # As Java tells them apart: jars that were installed anew are others to it, though they are alike.
+        *(f"{path} {_size_and_age(path)}" for path in (*sorted((home / "jars").glob("*.jar")), *jars)),
     )
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+
+
+def _size_and_age(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def find_archive(cache_dir: Path, digest: str) -> Path | None:
@@ -74,34 +85,28 @@ def make_options(archive: Path) -> str:
     return f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:cds*=off'
 
 
-def make_archive(cache_dir: Path, digest: str, bootstrap: str, *, train: Train | None = None) -> Path:
-    """Make it anew, by a pipeline that runs on a broker which nobody else needs."""
+def ensure_archive(cache_dir: Path, digest: str, train: Train) -> Path:
+    """The archive of this name, made where there is none that is whole.
+
+    Safe to call from several processes at once: one makes it, the others wait for it.
+    """
     directory = cache_dir / _DIRECTORY
+    if (found := find_archive(cache_dir, digest)) is not None:
+        return found
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".make-", dir=directory))
+        with _making(directory):
+            return find_archive(cache_dir, digest) or _make(directory, digest, train)
     except OSError as error:
         raise SetupError(_refusal(f"{directory} can't be written ({error.strerror})")) from error
-    try:
-        made = work / f"made{_SUFFIX}"
-        (train or train_in_child)(bootstrap, work, made)
-        if not made.is_file():
-            raise SetupError(_refusal("this Java makes no archives"))
-        with made.open("rb") as file:
-            os.fsync(file.fileno())
-        archive = made.replace(directory / _name(digest, made.stat().st_size))
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-    _remove_others(archive, digest)
-    return archive
 
 
 def train_in_child(bootstrap: str, work: Path, made: Path) -> None:
-    """Let train.py do it."""
+    """Let train.py do it, on a broker that nobody else needs, in a process that does not outlive this one."""
+    ours, theirs = os.pipe()
     try:
         ended = subprocess.run(
-            [sys.executable, "-m", "headrace.streams.train", bootstrap, str(work), str(made)],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "headrace.child", "-m", _TRAIN, bootstrap, str(work), str(made)],
+            stdin=ours,
             capture_output=True,
             text=True,
             errors="replace",
@@ -110,9 +115,41 @@ def train_in_child(bootstrap: str, work: Path, made: Path) -> None:
         )
     except subprocess.TimeoutExpired as error:
         raise SetupError(_refusal(f"it took longer than {MAKE_S_MAX:.0f} s")) from error
+    finally:
+        os.close(ours)
+        os.close(theirs)
     if ended.returncode != 0:
         lines = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
         raise SetupError(_refusal(lines[-1] if lines else f"Java ended with exit code {ended.returncode}"))
+
+
+@contextmanager
+def _making(directory: Path) -> Iterator[None]:
+    """Held by one process at a time, and let go by the kernel when that process dies."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make(directory: Path, digest: str, train: Train) -> Path:
+    """Called with the lock held, so all work in progress is what a kill has left."""
+    for leftover in directory.glob(f"{_WORK}*"):
+        shutil.rmtree(leftover)
+    work = Path(tempfile.mkdtemp(prefix=_WORK, dir=directory))
+    try:
+        made = work / f"made{_SUFFIX}"
+        train(work, made)
+        if not made.is_file():
+            raise SetupError(_refusal("this Java makes no archives"))
+        with made.open("rb") as file:
+            os.fsync(file.fileno())
+        archive = made.replace(directory / _name(digest, made.stat().st_size))
+    finally:
+        # Java may still be writing here, if it was given up.
+        shutil.rmtree(work, ignore_errors=True)
+    _remove_others(archive, digest)
+    return archive
 
 
 def _refusal(reason: str) -> str:
