@@ -2,11 +2,14 @@
 
 Their state machines are a fifth of the broker's code, and most brokers in tests never see a group: a broker
 listens sooner without them. One whose topic of offsets is there has groups that live on, so it loads them
-when it starts.
+when it starts. In all others their code is read ahead, on a thread, some time after the start: or the first
+request of a group would keep everybody else waiting for that.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import StorageError
@@ -16,6 +19,13 @@ if TYPE_CHECKING:
 
     from headrace.errors import HeadraceError
     from headrace.kafka.consumer_groups import ConsumerGroups
+
+
+def read_code_ahead() -> None:
+    """Read the code of groups, which takes a while, so that it is there when it is needed. For any thread."""
+    # What can't be read now is read, or complained of, when it is needed.
+    with suppress(OSError, ImportError):
+        import_module("headrace.kafka.consumer_groups")
 
 
 class GroupsOnDemand:

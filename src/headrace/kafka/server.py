@@ -16,6 +16,7 @@ from headrace.config import Address
 from headrace.errors import ConfigError
 from headrace.kafka.disk_thread import DiskThread
 from headrace.kafka.engine import Engine
+from headrace.kafka.groups_on_demand import read_code_ahead
 from headrace.kafka.security.logins import Logins
 from headrace.kafka.security.tls import make_context
 from headrace.kafka.security.users import UserRegistry
@@ -36,6 +37,8 @@ logger: Final = logging.getLogger(__name__)
 LISTEN_BACKLOG: Final = 256
 CLOSE_WAIT_S_MAX: Final = 2.0
 """How long answers that are on their way may take when the server stops."""
+READ_AHEAD_S: Final = 1.0
+"""How long after the start code is read ahead: most brokers in tests have ended by then."""
 
 
 class KafkaServer:
@@ -47,6 +50,7 @@ class KafkaServer:
         self._clock = clock
         self._server: asyncio.Server | None = None
         self._metrics: MetricsServer | None = None
+        self._reading_ahead: asyncio.TimerHandle | None = None
         self.metrics_address: Address | None = None
         """Where metrics are served, once the server has started."""
 
@@ -103,6 +107,9 @@ class KafkaServer:
         self._login_thread.start()
         self._cleaner.start()
         self._engine.start()
+        self._reading_ahead = loop.call_later(
+            READ_AHEAD_S, self._disk_thread.submit, read_code_ahead, lambda: None
+        )
         host, port, *_ = listener.getsockname()
         return Address(host, port)
 
@@ -113,6 +120,8 @@ class KafkaServer:
         if self._server is None:
             return
         self._server.close()
+        if self._reading_ahead is not None:
+            self._reading_ahead.cancel()
         self._engine.stop()
         self._logins.close()
         self._login_thread.stop()

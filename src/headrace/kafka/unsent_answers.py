@@ -7,7 +7,8 @@ but with one whole batch at least, or a consumer could never get past a large on
 
 If that were all, clients that never read could keep everybody else from reading. So a connection that takes
 its answers too slowly, while others wait for room, has to make way: it is closed (see
-`ClientConnection.close_if_late`).
+`ClientConnection.close_if_late`). That goes for those only that hold at least an equal share of what is held:
+a client that is slow and holds little would make room for nobody. The one that holds most is among them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class UnsentAnswers:
         self._size_bytes_max = size_bytes_max
         self._waiting: dict[Callable[[], None], None] = {}
         self.size_bytes = 0
+        self.holder_count = 0
+        """How many connections have answers that wait."""
 
     @property
     def room_bytes(self) -> int:
@@ -71,6 +74,7 @@ class Backlog:
 
     def note(self, size_bytes: int) -> bool:
         """Note how much waits now; say whether the client has taken something."""
+        self._all.holder_count += bool(size_bytes) - bool(self.size_bytes)
         by_bytes, self.size_bytes = size_bytes - self.size_bytes, size_bytes
         self._taken_bytes -= min(by_bytes, 0)
         if by_bytes:
@@ -78,8 +82,10 @@ class Backlog:
         return by_bytes < 0
 
     def is_too_slow(self, now_s: float) -> bool:
-        """Whether the client takes its answers too slowly while others wait for room."""
+        """Whether the client takes its answers too slowly while others wait for room, and holds its share."""
         if not self.size_bytes or not self._all.is_short:
             self._pace.reset()
             return False
-        return self._pace.is_too_slow(self._taken_bytes, now_s)
+        # Measured in any case, so that clients can't take turns in holding little.
+        is_slow = self._pace.is_too_slow(self._taken_bytes, now_s)
+        return is_slow and self.size_bytes * self._all.holder_count >= self._all.size_bytes

@@ -20,13 +20,10 @@ from headrace.errors import OffsetOutOfRange, PartitionClosed
 from headrace.log.appending import Appending
 from headrace.log.checkpoints import Checkpoints
 from headrace.log.compaction import last_words
-from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durability import Durability
-from headrace.log.durable_file import make_directory_durably
-from headrace.log.failure import FailStop, storage_error
+from headrace.log.failure import storage_error
 from headrace.log.log_start import remove_deleted
 from headrace.log.marker import Marker
-from headrace.log.open_files import OpenFiles
 from headrace.log.partition_search import PartitionSearch
 from headrace.log.producers import ProducerStates
 from headrace.log.record_deletion import LogStart
@@ -34,7 +31,6 @@ from headrace.log.recovery import Recovery
 from headrace.log.segment import Segment
 from headrace.log.segment_list import SegmentList
 from headrace.log.segment_swap import finish_swaps
-from headrace.log.storage import Storage
 from headrace.log.timestamps import TimestampedOffset
 from headrace.log.traffic import Traffic
 
@@ -51,6 +47,7 @@ if TYPE_CHECKING:
     from headrace.log.producers import ProducerInfo
     from headrace.log.recovery import CutTail
     from headrace.log.segment_cleaner import CleanedSegment
+    from headrace.log.storage import Storage
     from headrace.log.stored_batches import StoredBatches
     from headrace.log.topic_settings import TopicSettings
     from headrace.log.transaction_index import AbortedTransaction
@@ -133,28 +130,6 @@ class PartitionLog:
 
     @classmethod
     def open(
-        cls,
-        directory: Path,
-        settings: TopicSettings,
-        clock: Clock,
-        *,
-        disk: Disk = SYSTEM_DISK,
-        storage: Storage | None = None,
-    ) -> PartitionLog:
-        """Open a partition, making it when it is missing, and recover what a crash has left."""
-        storage = storage or Storage(disk=disk, files=OpenFiles(disk), fail_stop=FailStop())
-        try:
-            make_directory_durably(storage.disk, directory)
-        except OSError as error:
-            raise storage_error(f"making the directory {directory}", error) from error
-        try:
-            return cls.open_existing(directory, settings, clock, storage)
-        except BaseException:
-            storage.files.close_all()
-            raise
-
-    @classmethod
-    def open_existing(
         cls,
         directory: Path,
         settings: TopicSettings,
@@ -349,12 +324,6 @@ class PartitionLog:
                 f"so nothing can be deleted up to {before_offset}"
             )
         return self._log_start.begin_move(before_offset, self._require_open)
-
-    def delete_records(self, before_offset: int) -> int:
-        """Delete all records below an offset, waiting for the disk; return where the log begins then."""
-        start_offset = self.begin_record_deletion(before_offset).at_once()
-        self.remove_deleted_files()
-        return start_offset
 
     def remove_deleted_files(self) -> int:
         """Remove the files of segments that were deleted; return how many bytes. For another thread."""

@@ -267,7 +267,7 @@ class LogStore:
         settings = TopicSettings.parse(manifest.config, self.catalog.defaults)
         directories = manifest.directory_names
         partitions = known + tuple(
-            PartitionLog.open_existing(
+            PartitionLog.open(
                 self._topic_files.log_dir / directories[number],
                 settings,
                 self._clock,

@@ -174,6 +174,20 @@ def test_a_broker_needs_no_spark() -> None:
     assert not loaded & {"pyspark", "py4j"}
 
 
+def test_the_code_of_groups_is_read_soon_after_the_start_though_nobody_asks_for_it() -> None:
+    program = """
+import sys, time
+import headrace
+from headrace.kafka import server
+server.READ_AHEAD_S = 0.0
+deadline_s = time.monotonic() + 60
+with headrace.Broker():
+    while "headrace.kafka.consumer_groups" not in sys.modules and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+"""
+    assert "headrace.kafka.consumer_groups" in _modules_after(program)
+
+
 def _modules_after(code: str) -> set[str]:
     program = f"{code}\nimport sys; print(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

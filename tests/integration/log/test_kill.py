@@ -11,6 +11,7 @@ from headrace.log.batch import decode_records, encode_batch, split_batches
 from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
 from headrace.log.topic_settings import TopicSettings
+from headrace.testing.partition import open_log
 
 SIZE_MAX = 1_000_000
 ROUNDS = 5
@@ -23,11 +24,11 @@ from pathlib import Path
 from headrace.clock import SystemClock
 from headrace.log.topic_settings import TopicSettings
 from headrace.log.batch import encode_batch
-from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
+from headrace.testing.partition import open_log
 
 settings = TopicSettings(segment_bytes=20_000, index_interval_bytes=500)
-log = PartitionLog.open(Path(sys.argv[1]), settings, SystemClock())
+log = open_log(Path(sys.argv[1]), settings, SystemClock())
 while True:
     for _ in range(7):
         first = log.end_offset
@@ -64,7 +65,7 @@ def test_every_acknowledged_record_survives_kill_9(tmp_path: Path) -> None:
     for _ in range(ROUNDS):
         acknowledged = _write_until_killed(directory)
         assert acknowledged > end_offset
-        log = PartitionLog.open(directory, SETTINGS, SystemClock())
+        log = open_log(directory, SETTINGS, SystemClock())
         records = _read_all(log)
         assert len(records) == log.end_offset >= acknowledged
         assert [(r.offset, r.timestamp_ms, r.value) for r in records] == [

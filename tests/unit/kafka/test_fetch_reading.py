@@ -23,6 +23,7 @@ from headrace.log.record import Record
 from headrace.log.store import LogStore
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.partition import delete_records
 
 PARTITION_COUNT = 4
 STEPS = 60
@@ -82,7 +83,7 @@ class World:
             log.append_marker(1, 0, commits=what % 2 == 0)
             self.commit.appended(log)
         elif what < 16:
-            log.delete_records(self.random.randint(0, self.commit.high_watermark(log)))
+            delete_records(log, self.random.randint(0, self.commit.high_watermark(log)))
         elif what == 16:
             self.store.catalog.begin_deletion("t").at_once()
         else:

@@ -26,6 +26,7 @@ from headrace.log.segment import Segment
 from headrace.log.store import LogStore
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.partition import delete_records
 
 DATA_DIR = Path("/data")
 VERSIONS = range(3, 14)
@@ -344,7 +345,7 @@ def _change_topics(bench: Bench, seed: int) -> None:
     elif seed == 1:
         bench.store.catalog.begin_growth(TOPIC, 3).at_once()
     else:
-        bench.store.topics[TOPIC].partitions[0].delete_records(3)
+        delete_records(bench.store.topics[TOPIC].partitions[0], 3)
 
 
 def _request(bench: Bench, **fields: Any) -> bytes:

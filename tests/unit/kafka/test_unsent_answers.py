@@ -72,3 +72,40 @@ def test_a_client_is_too_slow_only_while_others_wait_and_it_takes_little() -> No
     assert not slow.is_too_slow(now_s + step_s)
     slow.note(size_bytes - int(step_s * PACE_BYTES_PER_S_MIN) + 1)
     assert slow.is_too_slow(now_s + 2 * step_s)
+
+
+def test_a_client_that_holds_less_than_its_share_need_not_make_way() -> None:
+    unsent = UnsentAnswers(100)
+    most, much, little = Backlog(unsent), Backlog(unsent), Backlog(unsent)
+    most.note(80)
+    much.note(60)
+    little.note(10)
+    assert not unsent.has_room(lambda: None)
+    step_s = PACE_WINDOW_S + 1
+    assert not any(each.is_too_slow(0.0) for each in (most, much, little)), "they are measured from now on"
+    assert [each.is_too_slow(step_s) for each in (most, much, little)] == [True, True, False]
+    most.note(0)
+    much.note(0)
+    assert unsent.holder_count == 1
+
+
+def test_the_only_one_that_holds_answers_makes_way_however_little_it_holds() -> None:
+    unsent = UnsentAnswers(1)
+    only = Backlog(unsent)
+    only.note(1)
+    assert not unsent.has_room(lambda: None)
+    assert not only.is_too_slow(0.0)
+    assert only.is_too_slow(PACE_WINDOW_S + 1)
+
+
+def test_clients_that_take_turns_in_holding_less_make_way_all_the_same() -> None:
+    unsent = UnsentAnswers(100)
+    pair = [Backlog(unsent), Backlog(unsent)]
+    for each in pair:
+        each.note(60)
+    assert not unsent.has_room(lambda: None)
+    outcomes = []
+    for turn in range(4):
+        pair[turn % 2].note(pair[turn % 2].size_bytes - 2)
+        outcomes.append([each.is_too_slow(turn * PACE_WINDOW_S) for each in pair])
+    assert outcomes == [[False, False], [True, True], [False, True], [True, True]]

@@ -21,6 +21,7 @@ from headrace.log.stored_batches import Lending
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.partition import open_log
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
@@ -91,7 +92,7 @@ def open_partition(disk: SimulatedDisk, clock: Clock, partition_dir: Path) -> Op
         storage = Storage(
             disk=disk, files=OpenFiles(disk), fail_stop=FailStop(), lending=lending or Lending()
         )
-        return PartitionLog.open(partition_dir, settings, clock, storage=storage)
+        return open_log(partition_dir, settings, clock, storage=storage)
 
     return open_
 

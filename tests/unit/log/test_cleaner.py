@@ -20,6 +20,7 @@ from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
+from headrace.testing.partition import open_log
 
 SIZE_MAX = 1_000_000
 WAIT_S = 120.0
@@ -47,7 +48,7 @@ class Loop:
 
     def open(self, **settings: object) -> PartitionLog:
         settings = {"segment_bytes": 1024, "segment_ms": LONG_MAX, **settings}
-        log = PartitionLog.open(
+        log = open_log(
             self.directory / f"topic-{len(self.logs)}",
             TopicSettings(**settings),  # type: ignore[arg-type] # Each test knows its own.
             self.clock,

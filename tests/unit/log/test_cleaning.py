@@ -17,13 +17,13 @@ from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch, read
 from headrace.log.cleaning import PartitionCleaning, take_steps
 from headrace.log.compacted import COMPACTED_NAME
 from headrace.log.offset_map import ENTRY_BYTES
-from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
 from headrace.log.segment_swap import finish_swap
 from headrace.log.timestamps import TimestampedOffset
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.partition import delete_records, open_log
 
 SIZE_MAX = 1_000_000
 MEMORY = 100 * ENTRY_BYTES
@@ -43,7 +43,7 @@ class Case:
         self.open()
 
     def open(self) -> None:
-        self.log = PartitionLog.open(self.directory, self.settings, self.clock, disk=self.disk)
+        self.log = open_log(self.directory, self.settings, self.clock, disk=self.disk)
         self.cleaning = PartitionCleaning(self.log, breathe=lambda: None)
 
     def restart(self) -> None:
@@ -390,7 +390,7 @@ def test_records_that_are_deleted_meanwhile_stay_deleted(case: MakeCase) -> None
         nonlocal deleted
         if this.strays and not deleted:
             deleted = True
-            this.log.delete_records(this.bases[2])
+            delete_records(this.log, this.bases[2])
         return step()
 
     take_steps(this.cleaning.compact(this.clock.now_ms(), MEMORY), on_loop)

@@ -21,6 +21,7 @@ from headrace.log.record import Record
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.partition import delete_records, open_log
 
 SIZE_MAX = 1_000_000
 STORY_COUNT = 240
@@ -71,7 +72,7 @@ class Story:
         if self.random.random() < 0.6:
             self.disk.lose_power_after(self.random.randint(0, 120))
         try:
-            log = PartitionLog.open(self.directory, self.settings, self.clock, disk=self.disk)
+            log = open_log(self.directory, self.settings, self.clock, disk=self.disk)
             self.check(log)
             self.restart_producers(log)
             cleaning = PartitionCleaning(log, breathe=lambda: None)
@@ -106,7 +107,7 @@ class Story:
                 take_steps(cleaning.compact(self.clock.now_ms(), self.random.choice((2, 100)) * ENTRY_BYTES))
                 self.check_readable(log)
             elif self.settings.is_deleted:
-                log.delete_records(self.random.randint(log.start_offset, log.durable_offset))
+                delete_records(log, self.random.randint(log.start_offset, log.durable_offset))
                 self.deleted(log)
         except (StorageError, OSError):
             return

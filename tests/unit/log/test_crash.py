@@ -18,6 +18,7 @@ from headrace.log.partition import PartitionLog
 from headrace.log.record import Record
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.partition import open_log
 
 SIZE_MAX = 1_000_000
 STORY_COUNT = 150
@@ -49,7 +50,7 @@ class Story:
         if self.random.random() < 0.5:
             self.disk.lose_power_after(self.random.randint(0, 60))
         try:
-            log = PartitionLog.open(self.directory, self.settings, self.clock, disk=self.disk)
+            log = open_log(self.directory, self.settings, self.clock, disk=self.disk)
             self.check(log)
             for _ in range(self.random.randint(0, STEPS_PER_LIFE_MAX)):
                 self.step(log, can_fail=can_fail)

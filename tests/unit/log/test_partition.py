@@ -15,6 +15,7 @@ from headrace.log.record import Record
 from headrace.log.timestamps import TimestampedOffset
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.partition import open_log
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
@@ -257,7 +258,7 @@ def test_every_lookup_agrees_with_a_walk_over_all_batches(
 ) -> None:
     settings = TopicSettings(segment_bytes=1024, index_interval_bytes=index_interval_bytes)
     disk = SimulatedDisk()
-    log = PartitionLog.open(partition_dir, settings, clock, disk=disk)
+    log = open_log(partition_dir, settings, clock, disk=disk)
     times: list[int] = []
     ends: list[int] = []
     for batch_times, value_bytes in batches:
@@ -267,7 +268,7 @@ def test_every_lookup_agrees_with_a_walk_over_all_batches(
         ends += [len(times)]
     if reopen:
         log.close()
-        log = PartitionLog.open(partition_dir, settings, clock, disk=disk)
+        log = open_log(partition_dir, settings, clock, disk=disk)
     for offset in range(len(times)):
         first_end = next(end for end in ends if end > offset)
         limit = min(len(times), offset + 5)
@@ -288,7 +289,7 @@ def test_reading_on_from_the_last_offset_gives_every_batch_once(
     clock: Clock, partition_dir: Path, batches: list[tuple[list[int], int]], size_bytes_max: int
 ) -> None:
     settings = TopicSettings(segment_bytes=1024, index_interval_bytes=200)
-    log = PartitionLog.open(partition_dir, settings, clock, disk=SimulatedDisk())
+    log = open_log(partition_dir, settings, clock, disk=SimulatedDisk())
     for batch_times, value_bytes in batches:
         records = [Record(timestamp_ms=time, key=None, value=bytes(value_bytes)) for time in batch_times]
         log.append(encode_batch(records), size_bytes_max=SIZE_MAX)

@@ -20,6 +20,7 @@ from headrace.log.partition import PartitionLog
 from headrace.log.timestamps import TimestampedOffset
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.partition import delete_records, open_log
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
@@ -43,7 +44,7 @@ def test_records_below_the_offset_are_gone_and_the_rest_is_as_it_was(
     log = open_partition()
     fill(log, make_batch, 10)
     kept = log.read(13, size_bytes_max=SIZE_MAX)
-    assert log.delete_records(13) == log.start_offset == 13
+    assert delete_records(log, 13) == log.start_offset == 13
     for offset in (0, 12):
         with pytest.raises(OffsetOutOfRange, match="13 to 20"):
             log.read(offset, size_bytes_max=1)
@@ -59,7 +60,7 @@ def test_whole_segments_lose_their_files_and_the_others_keep_theirs(
     fill(log, make_batch, 10)
     before = bases(disk, partition_dir)
     size_bytes = log.size_bytes
-    log.delete_records(before[2] + 1)
+    delete_records(log, before[2] + 1)
     assert bases(disk, partition_dir) == before[2:]
     for suffix in ("index", "timeindex", "txnindex", "snapshot"):
         assert not set(bases(disk, partition_dir, suffix)) & set(before[:2])
@@ -114,9 +115,9 @@ def test_deleting_what_is_deleted_changes_nothing(
 ) -> None:
     log = open_partition()
     fill(log, make_batch, 5)
-    log.delete_records(7)
+    delete_records(log, 7)
     steps = disk.steps
-    assert log.delete_records(3) == 7
+    assert delete_records(log, 3) == 7
     assert disk.steps == steps
 
 
@@ -136,7 +137,7 @@ def test_the_log_begins_and_ends_where_it_did_after_a_restart(
 ) -> None:
     log = open_partition()
     fill(log, make_batch, 5)
-    log.delete_records(offset)
+    delete_records(log, offset)
     log.close()
     log = open_partition()
     assert (log.start_offset, log.end_offset) == (offset, 10)
@@ -149,7 +150,7 @@ def test_offsets_are_not_given_again_though_every_segment_is_lost(
 ) -> None:
     log = open_partition()
     fill(log, make_batch, 5)
-    log.delete_records(10)
+    delete_records(log, 10)
     log.close()
     for name in disk.names(partition_dir):
         if name != LOG_START_NAME:
@@ -166,19 +167,19 @@ def test_offsets_are_not_given_again_though_the_end_was_lost_before_it_was_synce
     log.append(make_batch(3), size_bytes_max=SIZE_MAX)
     log.sync()
     log.append(make_batch(5), size_bytes_max=SIZE_MAX)
-    log.delete_records(8)
+    delete_records(log, 8)
     log.append(make_batch(2), size_bytes_max=SIZE_MAX)
     ends = set()
     for seed in range(20):
         copy = deepcopy(disk)
         copy.crash(Random(seed))
-        reopened = PartitionLog.open(log.directory, log.settings, log._clock, disk=copy)
+        reopened = open_log(log.directory, log.settings, log._clock, disk=copy)
         assert reopened.start_offset == 8
         ends.add(reopened.end_offset)
         end = reopened.end_offset
         assert reopened.append(make_batch(), size_bytes_max=SIZE_MAX).base_offset == end
         reopened.close()
-        again = PartitionLog.open(log.directory, log.settings, log._clock, disk=copy)
+        again = open_log(log.directory, log.settings, log._clock, disk=copy)
         assert (again.start_offset, again.end_offset) == (8, end + 1)
     assert ends == {8, 10}
 
@@ -189,12 +190,12 @@ def test_searches_by_time_find_nothing_that_was_deleted(
     log = open_partition(segment_bytes_max=100_000)
     log.append(make_batch(at=[10, 900, 20, 30]), size_bytes_max=SIZE_MAX)
     log.append(make_batch(at=[40, 35]), size_bytes_max=SIZE_MAX)
-    log.delete_records(2)
+    delete_records(log, 2)
     assert log.offset_for_timestamp(0) == TimestampedOffset(2, 20)
     assert log.offset_for_timestamp(25) == TimestampedOffset(3, 30)
     assert log.offset_for_timestamp(31) == TimestampedOffset(4, 40)
     assert log.offset_for_timestamp(41) is None
-    log.delete_records(4)
+    delete_records(log, 4)
     assert log.max_timestamp() == TimestampedOffset(4, 40)
 
 
@@ -203,7 +204,7 @@ def test_a_start_that_can_not_be_read_stops_the_opening_and_says_what_to_do(
 ) -> None:
     log = open_partition()
     fill(log, make_batch, 5)
-    log.delete_records(7)
+    delete_records(log, 7)
     log.close()
     for content in (
         b"",
@@ -225,9 +226,9 @@ def test_nothing_is_deleted_when_no_file_can_be_opened_and_it_can_be_tried_again
     fill(log, make_batch, 5)
     disk.fail("open", errno.EMFILE)
     with pytest.raises(TooManyOpenFiles):
-        log.delete_records(7)
+        delete_records(log, 7)
     assert log.start_offset == 0
-    assert log.delete_records(7) == 7
+    assert delete_records(log, 7) == 7
 
 
 def test_a_disk_that_fails_to_keep_the_start_takes_no_more_writes(
@@ -237,7 +238,7 @@ def test_a_disk_that_fails_to_keep_the_start_takes_no_more_writes(
     fill(log, make_batch, 5)
     disk.fail("sync_file", errno.EIO)
     with pytest.raises(StorageError, match="deleting records"):
-        log.delete_records(7)
+        delete_records(log, 7)
     assert log.start_offset == 0
     with pytest.raises(StorageError, match="no writes are taken"):
         log.append(make_batch(), size_bytes_max=SIZE_MAX)
@@ -270,7 +271,7 @@ def test_what_was_deleted_stays_deleted_wherever_the_power_goes(
             disk.lose_power_after(random.randint(0, 60))
             settings = TopicSettings(segment_bytes=1024, segment_ms=LONG_MAX)
             try:
-                log = PartitionLog.open(partition_dir, settings, clock, disk=disk)
+                log = open_log(partition_dir, settings, clock, disk=disk)
                 assert acknowledged_start <= log.start_offset <= max(started, acknowledged_start), seed
                 assert acknowledged_end <= log.end_offset <= appended_end, seed
                 assert offsets(log) == list(range(log.start_offset, log.end_offset)), seed
@@ -284,7 +285,7 @@ def test_what_was_deleted_stays_deleted_wherever_the_power_goes(
                         acknowledged_end = log.durable_offset
                     else:
                         started = random.randint(log.start_offset, log.durable_offset)
-                        acknowledged_start = log.delete_records(started)
+                        acknowledged_start = delete_records(log, started)
             except PowerLoss:
                 pass
             disk.crash(random)

@@ -14,6 +14,7 @@ from headrace.log.durable_file import make_directory_durably
 from headrace.log.partition import PartitionLog
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.partition import open_log
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
@@ -291,7 +292,7 @@ def test_segments_after_a_torn_one_were_never_promised_and_go(
             crashed.close(crashed.open(partition_dir / name))
             crashed.overwrite(partition_dir / name, disk.content(partition_dir / name))
         crashed.overwrite(_segment(partition_dir), torn)
-        log = PartitionLog.open(partition_dir, log.settings, log._clock, disk=crashed)
+        log = open_log(partition_dir, log.settings, log._clock, disk=crashed)
         assert log.end_offset == (6 if len(torn) > _ends(first)[2] else 4)
         assert crashed.names(partition_dir) == ["00000000000000000000.log"]
         assert log.cut is not None
@@ -373,7 +374,7 @@ def test_the_command_that_the_error_names_gives_up_what_is_after_the_damage_and_
 ) -> None:
     directory = tmp_path / "it's a directory" / "topic-0"
     settings = TopicSettings(segment_bytes=1024)
-    log = PartitionLog.open(directory, settings, clock)
+    log = open_log(directory, settings, clock)
     for _ in range(12):
         log.append(make_batch(2, value=b"x" * 80), size_bytes_max=SIZE_MAX)
     log.close()
@@ -385,10 +386,10 @@ def test_the_command_that_the_error_names_gives_up_what_is_after_the_damage_and_
     # Without its index files, a segment is checked when the log is opened.
     _segment(directory, 0, "txnindex").unlink()
     with pytest.raises(CorruptBatch, match=f"truncate -s {damaged} {path.name}") as refusal:
-        PartitionLog.open(directory, settings, clock)
+        open_log(directory, settings, clock)
     command = str(refusal.value).partition(" run: ")[2]
     run(["/bin/sh", "-c", command], check=True, cwd=tmp_path)
-    log = PartitionLog.open(directory, settings, clock)
+    log = open_log(directory, settings, clock)
     assert (log.end_offset, log.cut) == (2, None)
     assert [each.name for each in directory.iterdir()] == [path.name]
     log.close()

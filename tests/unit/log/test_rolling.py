@@ -14,6 +14,7 @@ from headrace.log.rolling import Rolling
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.partition import open_log
 
 MakeBatch = Callable[..., bytes]
 SIZE_MAX = 1_000_000
@@ -30,7 +31,7 @@ class Rolled:
         self.log = self._open()
 
     def _open(self) -> PartitionLog:
-        return PartitionLog.open(self._directory, self._settings, self.clock, disk=self.disk)
+        return open_log(self._directory, self._settings, self.clock, disk=self.disk)
 
     def restart(self) -> None:
         self.log.close()

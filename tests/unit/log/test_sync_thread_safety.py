@@ -15,6 +15,7 @@ from headrace.log.open_files import OpenFiles
 from headrace.log.partition import PartitionLog
 from headrace.log.storage import Storage
 from headrace.log.topic_settings import TopicSettings
+from headrace.testing.partition import open_log
 
 MakeBatch = Callable[..., bytes]
 APPEND_COUNT = 2000
@@ -24,7 +25,7 @@ def test_a_thread_may_sync_while_another_appends_rolls_and_reads(
     tmp_path: Path, clock: Clock, make_batch: MakeBatch
 ) -> None:
     settings = TopicSettings(segment_bytes=10_000, index_interval_bytes=500)
-    log = PartitionLog.open(tmp_path / "topic-0", settings, clock)
+    log = open_log(tmp_path / "topic-0", settings, clock)
     stop = Event()
     failures: list[BaseException] = []
     seen: list[int] = [0]
@@ -55,7 +56,7 @@ def test_a_thread_may_sync_while_another_appends_rolls_and_reads(
     assert sealed == segments[:-1]
     assert log.durable_offset == 2 * APPEND_COUNT
     log.close()
-    log = PartitionLog.open(tmp_path / "topic-0", settings, clock)
+    log = open_log(tmp_path / "topic-0", settings, clock)
     assert log.end_offset == 2 * APPEND_COUNT
     log.close()
 
@@ -63,7 +64,7 @@ def test_a_thread_may_sync_while_another_appends_rolls_and_reads(
 def test_closing_waits_for_a_sync_that_is_under_way(
     tmp_path: Path, clock: Clock, make_batch: MakeBatch
 ) -> None:
-    log = PartitionLog.open(tmp_path / "topic-0", TopicSettings(), clock)
+    log = open_log(tmp_path / "topic-0", TopicSettings(), clock)
     outcomes: list[str] = []
 
     def sync() -> None:
@@ -106,7 +107,7 @@ def test_a_thread_may_make_checkpoints_while_others_append_and_sync(
         checkpoint_bytes=5_000,
         on_checkpoint_due=due.put,
     )
-    log = PartitionLog.open(tmp_path / "topic-0", settings, clock, storage=storage)
+    log = open_log(tmp_path / "topic-0", settings, clock, storage=storage)
     failures: list[BaseException] = []
 
     def make_checkpoints() -> None:
@@ -134,7 +135,7 @@ def test_a_thread_may_make_checkpoints_while_others_append_and_sync(
     threads[1].join()
     assert failures == []
     assert {path.name for path in (tmp_path / "topic-0").glob("checkpoint")}
-    log = PartitionLog.open(tmp_path / "topic-0", settings, clock)
+    log = open_log(tmp_path / "topic-0", settings, clock)
     assert (log.producers(), log.aborted_transactions(0, log.end_offset), log.end_offset) == known
     for offset in range(0, log.end_offset, 97):
         assert read_header(log.read(offset, size_bytes_max=1)).base_offset == offset

@@ -24,6 +24,7 @@ from headrace.log.record import Record
 from headrace.log.storage import Storage
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.disk import PowerLoss, SimulatedDisk
+from headrace.testing.partition import open_log
 
 SIZE_MAX = 1_000_000
 STORY_COUNT = 60
@@ -138,7 +139,7 @@ class Story:
             on_checkpoint_due=due.append,
         )
         try:
-            log = PartitionLog.open(self.directory, self.settings, self.clock, storage=storage)
+            log = open_log(self.directory, self.settings, self.clock, storage=storage)
             self.check(log)
             for _ in range(self.random.randint(0, STEPS_PER_LIFE_MAX)):
                 self.step(log, due, can_fail=can_fail)

@@ -23,6 +23,7 @@ from headrace.log.storage import Storage
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.disk import SimulatedDisk
+from headrace.testing.partition import open_log
 
 MakeBatch = Callable[..., bytes]
 OpenPartition = Callable[..., PartitionLog]
@@ -267,7 +268,7 @@ def test_a_producer_that_is_idle_for_too_long_is_forgotten_unless_it_has_a_trans
 ) -> None:
     clock = ManualClock()
     storage = Storage(disk=disk, files=OpenFiles(disk), fail_stop=FailStop(), producer_expiration_ms=1000)
-    log = PartitionLog.open(partition_dir, TopicSettings(), clock, storage=storage)
+    log = open_log(partition_dir, TopicSettings(), clock, storage=storage)
     send(log, 1, 0)
     log.append(make_batch(at=5, producer=(2, 0, 0)), size_bytes_max=SIZE_MAX)
     clock.advance(500)

@@ -23,6 +23,7 @@ from headrace.log.record import Record
 from headrace.log.topic_settings import TopicSettings
 from headrace.testing.clock import ManualClock
 from headrace.testing.failpoints import FAILPOINTS, failpoint, kill_at
+from headrace.testing.partition import open_log
 
 CALL = re.compile(r'\bhit\("([^"]+)"\)')
 
@@ -144,7 +145,7 @@ def test_a_failpoint_does_one_thing(options: dict[str, Any]) -> None:
 def test_a_failed_sync_stops_the_log_and_half_a_batch_is_cut_off_at_the_next_start(tmp_path: Path) -> None:
     batch = encode_batch([Record(timestamp_ms=1, key=None, value=b"x" * 100)])
     for place in ("log.sync", "log.append.half"):
-        log = PartitionLog.open(tmp_path / place, TopicSettings.of_broker(LogConfig()), ManualClock())
+        log = open_log(tmp_path / place, TopicSettings.of_broker(LogConfig()), ManualClock())
         log.append(batch, size_bytes_max=10_000)
         log.sync()
         with failpoint(place, error=errno.EIO), pytest.raises(StorageError):
@@ -152,7 +153,7 @@ def test_a_failed_sync_stops_the_log_and_half_a_batch_is_cut_off_at_the_next_sta
         with pytest.raises(StorageError, match="no writes are taken after a failure"):
             log.append(batch, size_bytes_max=10_000)
         log.close()
-        again = PartitionLog.open(tmp_path / place, TopicSettings.of_broker(LogConfig()), ManualClock())
+        again = open_log(tmp_path / place, TopicSettings.of_broker(LogConfig()), ManualClock())
         assert (again.end_offset, again.cut is not None) == ((1, True) if "half" in place else (2, False))
         again.close()
 
