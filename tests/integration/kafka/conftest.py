@@ -34,14 +34,16 @@ DEADLINE_S = 30.0
 class Kafka:
     """confluent-kafka against one broker. Everything that it makes is closed with it."""
 
-    def __init__(self, bootstrap: str, stack: ExitStack) -> None:
+    def __init__(self, bootstrap: str, stack: ExitStack, **settings: Any) -> None:
+        """The settings are those of all clients."""
         self.bootstrap = bootstrap
         self._stack = stack
+        self._settings = {"bootstrap.servers": bootstrap, "log_level": 0, **_dotted(settings)}
 
     @cached_property
     def admin(self) -> AdminClient:
         """An administrator that lives as long as this: its requests would end with it."""
-        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return AdminClient(self._settings)
 
     def create_topic(self, name: str, partition_count: int = 1) -> str:
         for future in self.admin.create_topics([NewTopic(name, partition_count, 1)]).values():
@@ -49,9 +51,7 @@ class Kafka:
         return name
 
     def producer(self, **settings: Any) -> Producer:
-        return Producer(
-            {"bootstrap.servers": self.bootstrap, "linger.ms": 1, "log_level": 0, **_dotted(settings)}
-        )
+        return Producer({**self._settings, "linger.ms": 1, **_dotted(settings)})
 
     def produce(self, topic: str, values: list[bytes], partition: int = 0, **settings: Any) -> list[int]:
         """Produce values and return their offsets; any error fails the test."""
@@ -74,11 +74,10 @@ class Kafka:
     def consumer(self, group: str = "readers", **settings: Any) -> Consumer:
         consumer = Consumer(
             {
-                "bootstrap.servers": self.bootstrap,
+                **self._settings,
                 "group.id": group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "log_level": 0,
                 **_dotted(settings),
             }
         )
@@ -151,13 +150,13 @@ class RawClient:
         return self.receive_exactly(size)
 
     def receive_exactly(self, size: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < size:
             chunk = self.socket.recv(size - len(data))
             if not chunk:
                 raise EOFError("the broker closed the connection")
             data += chunk
-        return data
+        return bytes(data)
 
     def is_closed_by_the_broker(self) -> bool:
         """Whether the broker closes the connection; waits for it."""
@@ -210,9 +209,9 @@ def kafka(broker: Broker, stack: ExitStack) -> Kafka:
 
 
 @pytest.fixture
-def kafka_at(stack: ExitStack) -> Callable[[str], Kafka]:
-    """confluent-kafka against any broker."""
-    return lambda bootstrap: Kafka(bootstrap, stack)
+def kafka_at(stack: ExitStack) -> Callable[..., Kafka]:
+    """confluent-kafka against any broker, with settings for all of its clients."""
+    return lambda bootstrap, **settings: Kafka(bootstrap, stack, **settings)
 
 
 @pytest.fixture
