@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from headrace.streams.top import top
     from headrace.streams.topic import Topic, topic
     from headrace.streams.window import Windowed, window
+    from headrace.streams.windows.arrival import first, last
+    from headrace.streams.windows.count_min import estimated_counts
     from headrace.streams.windows.kinds import (
         cumulative,
         global_window,
@@ -73,12 +75,15 @@ _HOMES: Final = {
     "drop": "windows.late",
     "each": "windows.triggers",
     "early": "windows.triggers",
+    "estimated_counts": "windows.count_min",
+    "first": "windows.arrival",
     "global_window": "windows.kinds",
     "greatest_rows": "windows.rank",
     "heavy_hitters": "windows.sketches",
     "hopping": "windows.kinds",
     "idempotent": "sinks.idempotent",
     "keyed": "keyed_state",
+    "last": "windows.arrival",
     "on_time": "windows.triggers",
     "percentile": "windows.quantiles",
     "percentiles": "windows.quantiles",
@@ -146,12 +151,15 @@ __all__ = [
     "drop",
     "each",
     "early",
+    "estimated_counts",
+    "first",
     "global_window",
     "greatest_rows",
     "heavy_hitters",
     "hopping",
     "idempotent",
     "keyed",
+    "last",
     "on_time",
     "percentile",
     "percentiles",

@@ -54,11 +54,11 @@ class ApproximateDistinct:
     def gather(self, rows: pa.Table, starts: Starts) -> Partials:
         column = _hashable(values_of(rows, self.column), self.column)
         values = column.to_pylist()
-        return (pa.array([self._sketch(values[run]) for run in _slices(starts, len(values))], pa.binary()),)
+        return (pa.array([self._sketch(values[run]) for run in slices(starts, len(values))], pa.binary()),)
 
     def merge(self, partials: Partials, starts: Starts) -> Partials:
         packed = partials[0].to_pylist()
-        return (pa.array([self._merged(packed[run]) for run in _slices(starts, len(packed))], pa.binary()),)
+        return (pa.array([self._merged(packed[run]) for run in slices(starts, len(packed))], pa.binary()),)
 
     def finish(self, partials: Partials) -> pa.Array:
         return pa.array([self._estimate(packed) for packed in partials[0].to_pylist()], pa.int64())
@@ -105,42 +105,26 @@ class HeavyHitters:
     lg_size: int
 
     def result_type(self, rows: pa.Schema) -> pa.DataType:
-        return pa.list_(_hit(self.partial_types(rows)[1]))
+        return pa.list_(hit_type(self.partial_types(rows)[1]))
 
     def partial_types(self, rows: pa.Schema) -> tuple[pa.DataType, ...]:
-        found = column_type(rows, self.column)
-        if not (pa.types.is_integer(found) or pa.types.is_string(found) or pa.types.is_large_string(found)):
-            raise PipelineError(
-                f"heavy_hitters() can't count the values of {self.column!r}, a column of {found}: "
-                "it takes strings and integers; cast the column to a string"
-            )
-        return (pa.binary(), found)
+        return (pa.binary(), counted_type(rows, self.column, "heavy_hitters"))
 
     def gather(self, rows: pa.Table, starts: Starts) -> Partials:
         column = values_of(rows, self.column)
-        encoded = column.dictionary_encode()
-        valid = np.asarray(pc.is_valid(column))
-        run = run_numbers(starts, len(rows))[valid]
-        code = np.asarray(pc.drop_null(encoded.indices))
-        order = np.lexsort((code, run))
-        run, code = run[order], code[order]
-        pairs = starts_of_changes(run, code)
-        texts = pc.cast(encoded.dictionary, pa.string()).take(pa.array(code[pairs])).to_pylist()
-        weights = run_lengths(pairs, len(run)).tolist()
-        bounds = np.searchsorted(run[pairs], np.arange(len(starts) + 1)).tolist()
-        packed = [self._sketch(texts[start:end], weights[start:end]) for start, end in pairwise(bounds)]
+        packed = [self._sketch(texts, weights) for texts, weights in counted_texts(column, starts)]
         return (pa.array(packed, pa.binary()), pa.nulls(len(packed), column.type))
 
     def merge(self, partials: Partials, starts: Starts) -> Partials:
         packed = partials[0].to_pylist()
-        merged = [self._merged(packed[run]) for run in _slices(starts, len(packed))]
+        merged = [self._merged(packed[run]) for run in slices(starts, len(packed))]
         return (pa.array(merged, pa.binary()), pa.nulls(len(merged), partials[1].type))
 
     def finish(self, partials: Partials) -> pa.Array:
         kind = partials[1].type
         parse: Callable[[str], Any] = int if pa.types.is_integer(kind) else str
         found = [[_named(*hit, parse) for hit in self._hits(packed)] for packed in partials[0].to_pylist()]
-        return pa.array(found, pa.list_(_hit(kind)))
+        return pa.array(found, pa.list_(hit_type(kind)))
 
     def _sketch(self, texts: list[str], weights: list[int]) -> bytes:
         sketch = datasketches.frequent_strings_sketch(self.lg_size)
@@ -192,11 +176,39 @@ def heavy_hitters(
     )
 
 
-def _slices(starts: Starts, count: int) -> list[slice]:
+def counted_type(rows: pa.Schema, column: str, function: str) -> pa.DataType:
+    """The type of a column whose values are counted as texts; raise where they can't be."""
+    found = column_type(rows, column)
+    if not (pa.types.is_integer(found) or pa.types.is_string(found) or pa.types.is_large_string(found)):
+        raise PipelineError(
+            f"{function}() can't count the values of {column!r}, a column of {found}: "
+            "it takes strings and integers; cast the column to a string"
+        )
+    return found
+
+
+def counted_texts(column: pa.Array, starts: Starts) -> list[tuple[list[str], list[int]]]:
+    """The different values of each run, as texts, and how often there is each. NULLs don't count."""
+    encoded = column.dictionary_encode()
+    valid = np.asarray(pc.is_valid(column))
+    run = run_numbers(starts, len(column))[valid]
+    code = np.asarray(pc.drop_null(encoded.indices))
+    order = np.lexsort((code, run))
+    run, code = run[order], code[order]
+    pairs = starts_of_changes(run, code)
+    texts = pc.cast(encoded.dictionary, pa.string()).take(pa.array(code[pairs])).to_pylist()
+    weights = run_lengths(pairs, len(run)).tolist()
+    bounds = np.searchsorted(run[pairs], np.arange(len(starts) + 1)).tolist()
+    return [(texts[start:end], weights[start:end]) for start, end in pairwise(bounds)]
+
+
+def slices(starts: Starts, count: int) -> list[slice]:
+    """Where each run is."""
     return [slice(*run) for run in pairwise([*starts.tolist(), count])]
 
 
-def _hit(kind: pa.DataType) -> pa.DataType:
+def hit_type(kind: pa.DataType) -> pa.DataType:
+    """A value, its count, and by how much that may be too high."""
     return pa.struct([("value", kind), ("count", pa.int64()), ("error", pa.int64())])
 
 

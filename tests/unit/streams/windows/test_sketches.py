@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
 from headrace.streams.windows.aggregate import Aggregate, Partials
+from headrace.streams.windows.count_min import estimated_counts
 from headrace.streams.windows.quantiles import LEVEL_SIZE_MAX, percentile, percentiles
 from headrace.streams.windows.rank import greatest_rows
 from headrace.streams.windows.runs import joined
@@ -72,6 +73,7 @@ def test_runs_of_rows_have_a_partial_each() -> None:
         percentiles("value", [0.1, 0.9]),
         approximate_distinct("value"),
         heavy_hitters("value"),
+        estimated_counts("value", [1, 2]),
         greatest_rows(3, order_by="value", columns=["value"]),
     ],
     ids=lambda aggregate: type(aggregate).__name__,
@@ -88,15 +90,21 @@ def test_no_rows_have_no_partials(aggregate: Aggregate) -> None:
         (percentile("value", 0.5), 3.0),
         (approximate_distinct("value"), 1),
         (heavy_hitters("value"), [{"value": 3, "count": 1, "error": 0}]),
+        (estimated_counts("value", [3]), [{"value": 3, "count": 1, "error": 0}]),
     ],
-    ids=["percentile", "distinct", "heavy hitters"],
+    ids=["percentile", "distinct", "heavy hitters", "counts"],
 )
 def test_state_from_before_there_was_the_aggregate_counts_as_no_values(aggregate: Any, expected: Any) -> None:
     rows, one = table([3]), np.zeros(1, dtype=np.int64)
     nothing = tuple(pa.nulls(1, kind) for kind in aggregate.partial_types(rows.schema))
     merged = aggregate.merge(joined([nothing, aggregate.gather(rows, one)]), one)
     assert aggregate.finish(merged).to_pylist() == [expected]
-    assert aggregate.finish(aggregate.merge(nothing, one)).to_pylist() in ([None], [0], [[]])
+    assert aggregate.finish(aggregate.merge(nothing, one)).to_pylist() in (
+        [None],
+        [0],
+        [[]],
+        [[{"value": 3, "count": 0, "error": 0}]],
+    )
 
 
 numbers = st.floats(allow_subnormal=False) | st.none()
@@ -267,3 +275,65 @@ def test_rows_are_ordered_by_several_columns_of_any_plain_type() -> None:
 def test_what_can_not_be_is_refused_with_a_reason(make: Any, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         make()
+
+
+words = st.lists(
+    st.sampled_from(["a", "b", "7", "007", "ä", "", "\N{GRINNING FACE}"]) | st.none(), max_size=60
+)
+
+
+@settings(max_examples=EXAMPLES)
+@given(values=words.filter(bool), data=st.data())
+def test_given_values_are_counted_and_the_cut_does_not_show(
+    values: list[str | None], data: st.DataObject
+) -> None:
+    asked = ["ä", "a", "not there", "", "7", "007"]
+    aggregate = estimated_counts("value", asked)
+    rows = table(values, pa.string())
+    found = aggregated(aggregate, rows, cuts_of(data, len(values)))
+    assert found == aggregated(aggregate, rows)
+    # Of so few values none collide: the library's hashes are the same each time.
+    assert [(hit["value"], hit["count"]) for hit in found] == [(each, values.count(each)) for each in asked]
+
+
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32), data=st.data())
+def test_counts_of_given_values_are_never_too_low_and_seldom_by_more_than_the_error_too_high(
+    seed: int, data: st.DataObject
+) -> None:
+    values = np.random.default_rng(seed).zipf(1.3, 3_000) % 5_000
+    exact = Counter(values.tolist())
+    asked = list(range(200))
+    aggregate = estimated_counts("value", asked, relative_error=0.01, confidence=0.99)
+    found = aggregated(aggregate, table(values.tolist(), pa.int64()), cuts_of(data, len(values)))
+    assert [hit["value"] for hit in found] == asked
+    assert all(hit["count"] >= exact[hit["value"]] for hit in found)
+    too_high = [hit for hit in found if hit["count"] - exact[hit["value"]] > len(values) * 0.01]
+    # One in a hundred is expected at most; of 200, ten would be by no chance that a test has to expect.
+    assert len(too_high) < 10
+    assert all(hit["error"] <= len(values) * 0.01 for hit in found)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"values": []}, "give a list of values"),
+        ({"values": "abc"}, "give a list of values"),
+        ({"values": ["a", "a"]}, "each of them once"),
+        ({"values": ["a"], "relative_error": 0}, "relative_error=0"),
+        ({"values": ["a"], "relative_error": 1}, "relative_error=1"),
+        ({"values": ["a"], "confidence": 1}, "confidence=1"),
+        ({"values": ["a"], "confidence": math.nan}, "confidence=nan"),
+    ],
+)
+def test_counts_that_can_t_be_had_are_refused(asked: Any, told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
+        estimated_counts("value", **asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"), [(pa.int64(), "give values of that type"), (pa.float64(), "cast the column")]
+)
+def test_counted_values_must_be_of_the_column_s_type(kind: pa.DataType, told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
+        estimated_counts("value", ["a"]).partial_types(pa.schema({"value": kind}))
