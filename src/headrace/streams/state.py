@@ -5,10 +5,12 @@ Spark keeps the state of its last hundred batches or so; that of an older batch 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -28,6 +30,7 @@ from headrace.streams.workspace import workspace
 ROWS_MAX: Final = 100
 """How many rows of state are read at most."""
 _SLOTS: Final = 2
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +60,7 @@ def read_state_in(
 ) -> KeptState:
     """The same in a session that runs already."""
     try:
-        rows = kept_rows(_tables(session, checkpoint, batch), key, limit=ROWS_MAX)
+        rows = kept_rows(state_tables(session, checkpoint, batch), key, limit=ROWS_MAX)
     except PySparkException as error:
         raise PipelineError(
             f"the state of {pipeline} after batch {batch} can't be read: {first_line(error)}; Spark keeps "
@@ -75,20 +78,36 @@ def _batch(pipeline: str, checkpoint: Path, asked: int | None) -> int:
     return last if asked is None else asked
 
 
-def _tables(session: SparkSession, checkpoint: Path, batch: int) -> Iterator[tuple[str, bytearray]]:
-    """The tables of all operators that keep state in buckets, by name."""
-    location = f"file://{checkpoint}"
-    operators = session.read.format("state-metadata").load(location)
-    bucketed = operators.where(F.col("operatorProperties").contains(f'"{STATE_NAME}"'))
-    for operator in bucketed.select("operatorId").distinct().orderBy("operatorId").collect():
-        state = (
-            session.read.format("statestore")
-            .option("operatorId", operator["operatorId"])
-            .option("stateVarName", STATE_NAME)
-            .option("batchId", batch)
-            .load(location)
-        )
-        name = F.col("user_map_key")["name"].alias("name")
-        blob = F.col("user_map_value")["blob"].alias("blob")
-        for row in state.select(name, blob).orderBy("name").toLocalIterator():
-            yield row["name"], row["blob"]
+def state_tables(session: SparkSession, checkpoint: Path, batch: int) -> Iterator[tuple[str, bytearray]]:
+    """The tables of all operators that keep state in buckets, by name, as they were after a batch."""
+    with _location(checkpoint) as location:
+        operators = session.read.format("state-metadata").load(location)
+        bucketed = operators.where(F.col("operatorProperties").contains(f'"{STATE_NAME}"'))
+        for operator in bucketed.select("operatorId").distinct().orderBy("operatorId").collect():
+            state = (
+                session.read.format("statestore")
+                .option("operatorId", operator["operatorId"])
+                .option("stateVarName", STATE_NAME)
+                .option("batchId", batch)
+                .load(location)
+            )
+            name = F.col("user_map_key")["name"].alias("name")
+            blob = F.col("user_map_value")["blob"].alias("blob")
+            for row in state.select(name, blob).orderBy("name").toLocalIterator():
+                yield row["name"], row["blob"]
+
+
+@contextmanager
+def _location(checkpoint: Path) -> Iterator[str]:
+    """Where Spark finds the checkpoint.
+
+    It escapes what an address can't have, such as a space, and then looks for a directory that is called so:
+    there it is shown a link without such characters.
+    """
+    if _PLAIN.fullmatch(str(checkpoint)):
+        yield f"file://{checkpoint}"
+        return
+    with TemporaryDirectory(prefix="headrace-state-") as directory:
+        link = Path(directory, "checkpoint")
+        link.symlink_to(checkpoint, target_is_directory=True)
+        yield f"file://{link}"
