@@ -57,8 +57,9 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/streams/keyed_state.py
 	$(BIN)/python bench/streams/windows.py
 
-docs: venv  ## Write the reference of the commands anew
+docs: venv  ## Write the reference of the commands anew, and draw the pictures of time
 	$(BIN)/python scripts/command_reference.py docs/reference/cli.md
+	$(BIN)/python scripts/pictures_of_time.py docs/images
 
 lock: venv  ## Choose the newest allowed versions anew and write them to requirements.lock
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --all-extras --group dev \

@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "replay",
     "verify",
     "state",
+    "explain",
     "console",
     "demo",
     "setup",

@@ -69,7 +69,7 @@ def replay(
         raise ConfigError("replay where to? Use one of --into NAME, --then-live and --swap")
     if is_live and finish is not None:
         raise ConfigError("--to is for --into: what goes live is replayed up to the present")
-    pipeline = _the_pipeline(target)
+    pipeline = the_pipeline(target)
     config = StreamsConfig(
         bootstrap=bootstrap,
         data_dir=data,
@@ -80,13 +80,14 @@ def replay(
         spark_options=spark_options(spark_conf),
     )
     if into is not None:
-        line, told = _replay_into(pipeline, config, into, _bound(begin), _bound(finish))
+        line, told = _replay_into(pipeline, config, into, parse_bound(begin), parse_bound(finish))
     else:
-        line, told = _go_live(target, pipeline, config, _bound(begin), swap=swap)
+        line, told = _go_live(target, pipeline, config, parse_bound(begin), swap=swap)
     report(line, told, as_json=as_json)
 
 
-def _bound(text: str | None) -> Bound:
+def parse_bound(text: str | None) -> Bound:
+    """A moment or offsets; open without any."""
     # Spark is an extra: only the commands that need it may import what needs it.
     from headrace.streams.spans import OPEN, Bound, parse_offsets_bound  # noqa: PLC0415
 
@@ -97,7 +98,7 @@ def _bound(text: str | None) -> Bound:
     )
 
 
-def _the_pipeline(target: str) -> Pipeline[Any]:
+def the_pipeline(target: str) -> Pipeline[Any]:
     """The one that is named."""
     from headrace.streams.load import load_pipelines, split_target  # noqa: PLC0415  # see above
 

@@ -3,7 +3,7 @@
 An operator with state of its own is more than Spark's plan shows: Python functions keep what it counts, and
 rows that come too late leave it by another way than its results. So whoever builds a pipeline opens a
 `Building`, in which operators note what they keep and where such rows go. In batch, and where somebody
-builds a query by hand, there is none.
+builds a query by hand, there is none; unless it is to be looked at what rows operators are given.
 """
 
 from __future__ import annotations
@@ -16,13 +16,26 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
+from headrace.streams.buckets.logic import Logic
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plans import Operator
 from headrace.streams.topic import Topic
+from headrace.streams.unended import unended
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """An operator whose logic runs in buckets, and the rows that it was given."""
+
+    name: str
+    rows: DataFrame
+    logic: Logic
+    by: tuple[str, ...]
+    event_time: str | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +48,8 @@ class Building:
     """What keeps state in Python, in the order in which it was built."""
     side_topics: dict[str, Topic] = field(default_factory=dict)
     """By the name of an operator: the topic of the rows that are not among its results."""
+    noted: list[Noted] = field(default_factory=list)
+    """The operators whose logic runs in buckets, in the same order."""
 
     def name_operator(self, name: str) -> str:
         """Add an operator; the second one of a kind gets a number, in the order of the function's lines."""
@@ -53,12 +68,7 @@ def build_stream(
     pipeline: Pipeline[Any], frames: Mapping[str, DataFrame], config: StreamsConfig
 ) -> tuple[DataFrame, Building]:
     """What the pipeline makes of streams, and what its operators have noted."""
-    building = Building(pipeline=pipeline.name, checkpoint=checkpoint_path(config, pipeline.name))
-    token = _current.set(building)
-    try:
-        rows = pipeline.build(frames)
-    finally:
-        _current.reset(token)
+    rows, building = _build(pipeline, frames, config)
     if not rows.isStreaming:
         raise PipelineError(
             f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
@@ -67,8 +77,28 @@ def build_stream(
     return rows, building
 
 
+def note_batch(pipeline: Pipeline[Any], frames: Mapping[str, DataFrame], config: StreamsConfig) -> Building:
+    """What its operators have noted when the pipeline is built from batches, by the names that they have on a
+    stream: so the rows that each is given can be looked at.
+    """
+    with unended():
+        _rows, building = _build(pipeline, frames, config)
+    return building
+
+
+def _build(
+    pipeline: Pipeline[Any], frames: Mapping[str, DataFrame], config: StreamsConfig
+) -> tuple[DataFrame, Building]:
+    building = Building(pipeline=pipeline.name, checkpoint=checkpoint_path(config, pipeline.name))
+    token = _current.set(building)
+    try:
+        return pipeline.build(frames), building
+    finally:
+        _current.reset(token)
+
+
 def find_building() -> Building | None:
-    """The pipeline that is being built; None where a query is built by hand, or in batch."""
+    """The pipeline that is being built; None where a query is built by hand, and mostly in batch."""
     return _current.get()
 
 

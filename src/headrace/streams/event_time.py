@@ -60,7 +60,7 @@ class EventTime:
 
 def mark_event_time(rows: DataFrame, column: str, watermark: str | Policy | None) -> DataFrame:
     """Say which column is the event time."""
-    policy = "" if watermark is None else to_json(_policy(watermark))
+    policy = "" if watermark is None else to_json(as_policy(watermark))
     return rows.withMetadata(column, {**rows.schema[column].metadata, EVENT_TIME_KEY: policy})
 
 
@@ -82,7 +82,7 @@ def find_event_time(
     kind = rows.schema[name].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise PipelineError(f"{operator}: event_time {name} is {kind.simpleString()}; use a timestamp")
-    policy = _policy(watermark) if watermark is not None else _watermark_of(rows, name)
+    policy = as_policy(watermark) if watermark is not None else _watermark_of(rows, name)
     return EventTime(column=name, watermark=policy, operator=operator)
 
 
@@ -105,7 +105,7 @@ def with_spark_watermark(rows: DataFrame, time: EventTime) -> DataFrame:
 
 def spark_delay(watermark: str | Policy) -> str | None:
     """How long Spark's own operators are to wait; None if its watermark can't express that."""
-    policy = _policy(watermark)
+    policy = as_policy(watermark)
     if isinstance(policy, Bounded):
         return duration_text(policy.delay_us)
     return duration_text(policy.at_most_us) if isinstance(policy, Adaptive) else None
@@ -116,7 +116,8 @@ def watermark_text(watermark: str | Policy) -> str:
     return watermark if isinstance(watermark, str) else to_json(watermark)
 
 
-def _policy(watermark: str | Policy) -> Policy:
+def as_policy(watermark: str | Policy) -> Policy:
+    """How long to wait, where it may have been told in words."""
     return bounded(watermark) if isinstance(watermark, str) else watermark
 
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE, Logic
 from headrace.streams.buckets.operator import run_logic
-from headrace.streams.building import current_building
+from headrace.streams.building import current_building, find_building
 from headrace.streams.event_time import find_event_time, keep_event_time
 from headrace.streams.plans import Operator, Part
 from headrace.streams.recent import REALTIME_SETTING
@@ -73,10 +73,11 @@ class Stateful:
         """The results for these rows. `beside` says what becomes of the logic's other outputs."""
         name = self.title.removeprefix("hr.")
         side = None
-        if self.rows.isStreaming:
-            building = current_building(self.title)
+        building = current_building(self.title) if self.rows.isStreaming else find_building()
+        if building is not None:
             name = building.name_operator(name)
             building.operators.append(described)
+        if building is not None and self.rows.isStreaming:
             files = {}
             for output, policy in beside.items():
                 if isinstance(policy, SideOutput):

@@ -67,6 +67,15 @@ def test_the_reference_of_the_commands_is_up_to_date(tmp_path: Path) -> None:
     assert (ROOT / "docs" / "reference" / "cli.md").read_text() == fresh.read_text(), "run `make docs`"
 
 
+@pytest.mark.spark
+def test_the_pictures_of_time_are_up_to_date(tmp_path: Path) -> None:
+    program = ROOT / "scripts" / "pictures_of_time.py"
+    subprocess.run([sys.executable, str(program), str(tmp_path)], check=True)
+    drawn = {path.name: path.read_text() for path in tmp_path.glob("*.svg")}
+    kept = {path.name: path.read_text() for path in (ROOT / "docs" / "images").glob("*.svg")}
+    assert kept == drawn, "run `make docs`"
+
+
 def test_the_page_on_faults_lists_every_failpoint() -> None:
     page = (ROOT / "docs" / "how-to" / "test-under-faults.md").read_text()
     assert re.findall(r"^\| `([a-z_.]+)` \| (.+) \|$", page, re.MULTILINE) == list(FAILPOINTS.items())

@@ -35,6 +35,7 @@ from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack
 from headrace.streams.buckets.reports import OperatorReports, new_reports
 from headrace.streams.buckets.sources import PLACE_FIELDS, has_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
+from headrace.streams.building import Noted, find_building
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.unended import is_unended
 
@@ -77,7 +78,10 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
     """
     _check(rows, by=by, times=(event_time, declared), name=name, buckets=buckets)
     lean = _with_places(rows)
-    given = _arrow_schema(lean.schema)
+    given = arrow_schema(lean.schema)
+    building = find_building()
+    if building is not None:
+        building.noted.append(Noted(name=name, rows=lean, logic=logic, by=tuple(by), event_time=event_time))
     outputs = logic.output_schemas(given)
     packer = Packer(schema=given, bucket_count=buckets, event_time=event_time, declared=declared)
     bucket = F.pmod(F.xxhash64(*by), F.lit(buckets)).cast("int").alias(_BUCKET)
@@ -255,13 +259,13 @@ def _type_of(rows: DataFrame, column: str, name: str) -> DataType:
 
 def _with_places(rows: DataFrame) -> DataFrame:
     """The rows with only that of `_kafka` which operators are given."""
-    if not has_places(_arrow_schema(rows.schema)):
+    if not has_places(arrow_schema(rows.schema)):
         return rows
     place = F.struct(*(F.col(METADATA_COLUMN)[field].alias(field) for field in PLACE_FIELDS))
     return rows.withColumn(METADATA_COLUMN, place)
 
 
-def _arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> pa.Schema:
     """The columns as Arrow has them, without what Spark has noted of them, which is not the results'."""
     given = to_arrow_schema(schema, timezone="UTC")
     return pa.schema([field.with_metadata(None) for field in given])
