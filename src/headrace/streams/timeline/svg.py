@@ -171,5 +171,5 @@ def _legend(picture: Picture) -> Iterator[str]:
     x = _LEFT + 8.0
     for sign, words, is_there in entries:
         if is_there:
-            yield f'<g transform="translate({x} 0)">{sign}<text x="14" y="{y + 4}">{words}</text></g>'
-            x += 28 + 6.4 * len(words)
+            yield f'<g transform="translate({x:.0f} 0)">{sign}<text x="14" y="{y + 4}">{words}</text></g>'
+            x += 34 + 6.2 * len(words)
