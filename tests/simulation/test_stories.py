@@ -32,6 +32,11 @@ def test_a_story_ends_well(first: int) -> None:
         tell(seed).check()
 
 
+@pytest.mark.parametrize("seed", [7_003_812, 7_004_322])
+def test_a_clock_that_jumps_right_after_a_start_costs_nothing(seed: int) -> None:
+    tell(seed).check()
+
+
 @pytest.mark.simulation
 @pytest.mark.parametrize("first", range(CHUNK, STORY_COUNT, CHUNK))
 def test_every_story_ends_well(first: int) -> None:

@@ -88,7 +88,7 @@ class Cleaner:
         self._call_on_loop = call_on_loop
         self._on_failure = on_failure
         self._on_shortened = on_shortened
-        self._trusted_time = TrustedTime()
+        self._trusted_time = TrustedTime(clock.now_ms(), clock.monotonic_s())
         self._cleanings: WeakKeyDictionary[PartitionLog, PartitionCleaning] = WeakKeyDictionary()
         self._uncleanable: WeakSet[PartitionLog] = WeakSet()
         self._current: PartitionLog | None = None

@@ -146,14 +146,15 @@ class ProducerStates:
 
     def check(self, header: BatchHeader) -> Accept | Duplicate:
         """Say whether the batch is to be written, or raise when its producer is out of step."""
-        if not header.is_idempotent:
-            return ACCEPT
+        # A batch that has no producer is one of none that is known.
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return ACCEPT
-        _check_epoch(header.producer_id, header.producer_epoch, producer)
-        has_sequence = header.base_sequence != NO_SEQUENCE
-        outcome = _check_sequence(header, producer) if has_sequence else ACCEPT
+        outcome: Accept | Duplicate = ACCEPT
+        if not _is_next(header, producer):
+            _check_epoch(header.producer_id, header.producer_epoch, producer)
+            if header.base_sequence != NO_SEQUENCE:
+                outcome = _check_sequence(header, producer)
         if outcome is ACCEPT and not header.is_transactional:
             self._require_no_transaction(header)
         return outcome
@@ -177,7 +178,7 @@ class ProducerStates:
 
         Returns the transaction that a marker has ended, if one was open.
         """
-        if not header.is_idempotent or (header.is_control and marker is None):
+        if header.producer_id < 0 or (marker is None and header.is_control):
             return None
         known = self._producers.pop(header.producer_id, None)
         if known is None or known.epoch != header.producer_epoch:
@@ -196,7 +197,8 @@ class ProducerStates:
             )
             ended = self._end_transaction(header, marker)
         self._producers[header.producer_id] = producer
-        self._forget(now_s)
+        if len(self._producers) > 1:
+            self._forget(now_s)
         return ended
 
     def freeze(self) -> FrozenProducers:
@@ -291,12 +293,16 @@ def _after_batch(producer: Producer, header: BatchHeader, now_s: float) -> Produ
         duplicate = Duplicate(header.base_offset, header.last_offset, header.max_timestamp_ms)
         written = WrittenBatch(header.base_sequence, header.last_sequence, duplicate)
         batches = (*batches[1 - BATCHES_REMEMBERED :], written)
-    return Producer(
-        epoch=producer.epoch,
-        batches=batches,
-        coordinator_epoch=producer.coordinator_epoch,
-        last_timestamp_ms=header.max_timestamp_ms,
-        active_s=now_s,
+    return Producer(producer.epoch, batches, producer.coordinator_epoch, header.max_timestamp_ms, now_s)
+
+
+def _is_next(header: BatchHeader, producer: Producer) -> bool:
+    """Whether the batch follows the producer's last one: so it is with most, and all is right then."""
+    batches = producer.batches
+    return (
+        bool(batches)
+        and header.base_sequence == batches[-1].last_sequence + 1
+        and header.producer_epoch == producer.epoch
     )
 
 

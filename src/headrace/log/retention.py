@@ -17,7 +17,8 @@ had been dated right.
 
 "Now" is not simply what the clock says (see trusted_time.py): when it jumps ahead, a jump of a week would
 delete a week too much. A clock that goes back, or stands still, only makes records younger: nothing is
-deleted that should stay.
+deleted that should stay. But a broker that starts has nothing to compare its clock with: if that was further
+behind when a file was written, and is still behind the timestamps in it, the file looks older than it is.
 """
 
 from __future__ import annotations

@@ -30,16 +30,15 @@ DISBELIEF_MS: Final = 1 * HOUR_MS
 class TrustedTime:
     """Compares two clocks each time it is asked. Used from one thread."""
 
-    def __init__(self) -> None:
-        self._now_ms: int | None = None
-        self._monotonic_ms = 0
+    def __init__(self, wall_ms: int, monotonic_s: float) -> None:
+        """What the two clocks say when the program starts: a jump right after that is noticed, too."""
+        self._now_ms = wall_ms
+        self._monotonic_ms = int(monotonic_s * 1000)
         self._doubted_since_ms: int | None = None
 
     def now_ms(self, wall_ms: int, monotonic_s: float) -> int:
         """The time to go by, from what the two clocks say."""
         monotonic_ms = int(monotonic_s * 1000)
-        if self._now_ms is None:
-            return self._believe(wall_ms, monotonic_ms)
         expected_ms = self._now_ms + monotonic_ms - self._monotonic_ms
         if wall_ms <= expected_ms + JUMP_MS_MIN:
             return self._believe(wall_ms, monotonic_ms)

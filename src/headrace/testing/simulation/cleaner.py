@@ -42,7 +42,7 @@ class SimulatedCleaner:
         self._engine = engine
         self._clock = clock
         self._interval_s = interval_s
-        self._trusted_time = TrustedTime()
+        self._trusted_time = TrustedTime(clock.now_ms(), clock.monotonic_s())
         self._cleanings: dict[PartitionLog, PartitionCleaning] = {}
         self._steps: Steps | None = None
 

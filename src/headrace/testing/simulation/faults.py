@@ -36,8 +36,6 @@ DOWN_S_MAX: Final = 1.0
 STOP_WAIT_S: Final = 0.001
 STALL_S_MAX: Final = 9.0
 JUMP_S_MAX: Final = 5.0
-NEW_S: Final = 5.0
-"""For so long a broker may not have looked at its clock yet."""
 CLOCK_JUMP_MS_MAX: Final = 40 * 86_400_000
 
 
@@ -63,9 +61,10 @@ class Faults:
         self._may_lose_power = may_lose_power
         self._loses_power = False
         self._next_deaths: list[str] = []
-        self._started_s = 0.0
+        self._behind_ms_max = 0
+        """How far the clock has been behind the true time."""
         self.was_clock_believed = False
-        """Whether a clock that was ahead may have been believed."""
+        """Whether a clock may have been believed that was ahead of the true time, or of an earlier time."""
         self.is_over = False
         broker.on_death = self._on_death
 
@@ -107,9 +106,10 @@ class Faults:
         if not self.is_over and self._random.random() < 0.15:
             self._arm()
         try:
-            self._started_s = self._loop.time()
             self._broker.start()
-            self._note_wrong_clock()
+            # It has nothing to compare its clock with, and takes what was written when the clock was further
+            # behind for older than it is.
+            self.was_clock_believed |= self._clock.jumped_ms > -self._behind_ms_max
             self._trace("the broker has started")
             if self._next_deaths and not self.is_over:
                 self._loop.call_later(self._random.uniform(0, NEXT_DEATH_S_MAX), self._end_life)
@@ -192,17 +192,14 @@ class Faults:
     def _jump(self) -> None:
         """Let the broker's clock be wrong, most often for a while."""
         by_ms = self._random.randint(-CLOCK_JUMP_MS_MAX, CLOCK_JUMP_MS_MAX)
+        self._set_clock(by_ms)
+        if self._random.random() < 0.7:
+            self._loop.call_later(self._random.uniform(0, JUMP_S_MAX), lambda: self._set_clock(-by_ms))
+
+    def _set_clock(self, by_ms: int) -> None:
         self._trace(f"the clock jumps by {by_ms} ms")
         self._clock.jump(by_ms)
-        self._note_wrong_clock()
-        if self._random.random() < 0.7:
-            self._loop.call_later(self._random.uniform(0, JUMP_S_MAX), lambda: self._clock.jump(-by_ms))
-
-    def _note_wrong_clock(self) -> None:
-        """A broker that has nothing to compare its clock with has to believe it."""
-        is_new = self._loop.time() - self._started_s < NEW_S
-        if is_new and self._clock.jumped_ms > 0:
-            self.was_clock_believed = True
+        self._behind_ms_max = max(self._behind_ms_max, -self._clock.jumped_ms)
 
     def _some(self, links: list[Link]) -> list[Link]:
         return [self._random.choice(links)] if links else []
