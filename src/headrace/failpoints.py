@@ -8,9 +8,10 @@
 Several are separated by semicolons. `headrace.testing.failpoints` arms them within a process. As long as none
 is armed, a place costs one look into an empty dictionary.
 
-Places that begin with `pipeline.task.` lie in the tasks of a batch, which run in processes of their own. They
-are counted by batches, and happen in whatever task gets there first. A kill there takes the driver and its
-Java along: the whole pipeline dies at once, as it does with its machine.
+Places that begin with `pipeline.task.` lie in the tasks of a batch, which run in processes of their own, or
+in the driver where it does their work. They are counted by batches, and happen in whatever task gets there
+first. A kill there takes the driver and its Java along: the whole pipeline dies at once, as it does with its
+machine.
 
 `kill` is SIGKILL: no handler runs and nothing is flushed, though what was written stays in the page cache. To
 lose that, too, use `headrace.testing.disk.SimulatedDisk`.

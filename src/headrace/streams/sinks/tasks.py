@@ -36,15 +36,22 @@ def failpoints_of_tasks(names: Iterable[str] = TASK_FAILPOINTS) -> Iterator[tupl
 
 @contextmanager
 def armed(failpoints: Iterable[Failpoint]) -> Iterator[None]:
-    """Let failpoints happen in this task."""
+    """Let failpoints happen in this task, or in the driver where it does a task's work."""
     chosen = tuple(failpoints)
-    # Whoever kills a task kills the daemon that has made its process as well.
-    arm(replace(each, victims=(*each.victims, os.getppid())) for each in chosen)
+    arm(replace(each, victims=_victims(each)) for each in chosen)
     try:
         yield
     finally:
         for each in chosen:
             disarm(each.name)
+
+
+def _victims(failpoint: Failpoint) -> tuple[int, ...]:
+    """Who dies before this process does."""
+    if os.getpid() in failpoint.victims:
+        return tuple(victim for victim in failpoint.victims if victim != os.getpid())
+    # Whoever kills a task kills the daemon that has made its process as well.
+    return (*failpoint.victims, os.getppid())
 
 
 def task_number() -> int:

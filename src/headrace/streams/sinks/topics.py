@@ -3,6 +3,7 @@
 The records of a batch are spread over as many tasks as the topic has partitions, by key; records without one
 by all that they are. A retry therefore gives each task the same records, however the batch was cut before;
 what a task does with them is told in topic_task.py, and how it knows whether they were written in ledger.py.
+Shares of a small batch come back from the tasks, and are written here, by the same steps.
 
 How many tasks there are is decided at the first batch after a start, and holds until the next. A batch that
 was begun with another number, because the topic has grown since, is finished with that one.
@@ -28,6 +29,7 @@ from headrace.errors import FaultError, InvalidProducerEpoch, PipelineReplaced
 from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
+from headrace.streams.sinks.kept_writers import KeptWriters
 from headrace.streams.sinks.ledger import (
     Batch,
     Entry,
@@ -40,13 +42,17 @@ from headrace.streams.sinks.ledger import (
     refuse_replaced,
 )
 from headrace.streams.sinks.records import to_records, varying_columns
-from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, run_tasks, tried_again
-from headrace.streams.sinks.topic_task import RESULT, TopicTask
+from headrace.streams.sinks.tasks import armed, check_all_ran, failpoints_of_tasks, run_tasks, tried_again
+from headrace.streams.sinks.topic_task import RESULT, Answer, TopicTask
 from headrace.streams.topic import Topic
 
 CLAIM_S_MAX: Final = 3.0
 """How long a run that takes over may take from shutting others out of a share to saying so."""
 _CLAIM_PAUSE_S: Final = 0.2
+HANDED_BYTES_MAX: Final = 2**20
+"""How large all shares of a batch may be together that tasks hand back to the driver."""
+SHARES_KEPT_MAX: Final = 16
+"""Up to how many shares the driver writes itself: a writer that is kept has a handful of threads."""
 CLOSE_S_MAX: Final = 2.0
 """How long the broker may take to abort a transaction of an interrupted batch."""
 
@@ -74,6 +80,7 @@ class TopicWriter:
             client_options={**context.client_options, "bootstrap.servers": context.bootstrap},
             transaction_s_max=context.transaction_s_max,
         )
+        self._kept = KeptWriters(lambda share: ShareWriter(self._connector, share))
         self._partition_count = self._task_count = partition_count
         self._is_first = True
         self._is_writing = False
@@ -108,6 +115,7 @@ class TopicWriter:
 
     def close(self) -> None:
         """Abort the transactions that an interrupted write has left open: readers wait for their end."""
+        self._kept.forget_all()
         if not self._is_writing:
             return
         self._is_writing = False
@@ -118,26 +126,48 @@ class TopicWriter:
 
     def _run(self, records: DataFrame, batch: Batch) -> int:
         with failpoints_of_tasks() as failpoints:
-            results = run_tasks(
-                partial(self._shares, records, batch, failpoints),
+            task = self._task(batch, failpoints)
+            rows = run_tasks(
+                partial(self._shares, records, task),
                 after=InvalidProducerEpoch,
                 check=partial(self._refuse_taken_over, batch),
             )
-        check_all_ran(batch.pipeline, (result["task"] for result in results), self._task_count)
-        return sum(result["row_count"] for result in results)
+            answers = [Answer(*row) for row in rows]
+            check_all_ran(batch.pipeline, (answer.share for answer in answers), self._task_count)
+            with armed(failpoints):
+                return self._finish(task, answers)
 
-    def _shares(self, records: DataFrame, batch: Batch, failpoints: tuple[Failpoint, ...] = ()) -> DataFrame:
-        """What the tasks answer, one row each. They run when it is asked for."""
-        task = TopicTask(
+    def _task(self, batch: Batch, failpoints: tuple[Failpoint, ...] = ()) -> TopicTask:
+        is_here = self._guarantee == "exactly-once" and self._task_count <= SHARES_KEPT_MAX
+        return TopicTask(
             connector=self._connector,
             batch=batch,
             task_count=self._task_count,
             guarantee=self._guarantee,
+            handed_bytes_max=HANDED_BYTES_MAX // self._task_count if is_here else 0,
             failpoints=failpoints,
         )
+
+    def _shares(self, records: DataFrame, task: TopicTask) -> DataFrame:
+        """What the tasks answer, one row each. They run when it is asked for."""
         columns = varying_columns(records, self._topic.name)
         spread = records.select(*columns).repartition(self._task_count, _share(columns))
         return spread.mapInArrow(task.run, RESULT)
+
+    def _finish(self, task: TopicTask, answers: Sequence[Answer]) -> int:
+        """Write what was handed back; return how many rows of the batch were written."""
+        self._kept.forget(answer.share for answer in answers if answer.by_task)
+        return sum(self._written(task, answer) for answer in answers)
+
+    def _written(self, task: TopicTask, answer: Answer) -> int:
+        if answer.records is None:
+            return answer.row_count
+        write = partial(task.write_handed, answer.records)
+        return tried_again(
+            partial(self._kept.use, answer.share, write),
+            after=InvalidProducerEpoch,
+            check=partial(self._refuse_taken_over, task.batch),
+        )
 
     def _settle(self, batch: Batch) -> int:
         """Into how many shares to spread the first batch, and all that follow it."""
@@ -176,6 +206,7 @@ class TopicWriter:
 
     def _refuse_taken_over(self, batch: Batch) -> None:
         """Raise if another run has taken over. It says so in the ledger, a moment after it has fenced us."""
+        self._kept.forget_all()
         deadline_s = time.monotonic() + CLAIM_S_MAX
         while time.monotonic() < deadline_s:
             refuse_replaced(self._entries(stable=True), batch)

@@ -6,6 +6,7 @@ import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import InvalidProducerEpoch, PipelineError, PipelineReplaced
 from headrace.streams.admin import ensure_topics
 from headrace.streams.claim import CLAIM
+from headrace.streams.sinks import topics
 from headrace.streams.sinks.connection import ShareWriter
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.ledger import NO_DIGEST, Batch
@@ -62,7 +64,8 @@ def numbered(spark: SparkSession, count: int, *, cuts: int, backwards: bool = Fa
 def write_some(spark: SparkSession, writer: TopicWriter, rows: DataFrame, tasks: Sequence[int]) -> None:
     """Let only these tasks of batch 0 come to their end, as if the others had been killed."""
     batch = Batch(pipeline="copies", query_id="q", batch_id=0, digest=NO_DIGEST, is_first=True)
-    answers = writer._shares(to_records(rows, ORDERS, pipeline="copies"), batch).rdd
+    task = replace(writer._task(batch), handed_bytes_max=0)
+    answers = writer._shares(to_records(rows, ORDERS, pipeline="copies"), task).rdd
     spark.sparkContext.runJob(answers, list, tasks)
 
 
@@ -142,11 +145,21 @@ def test_a_row_for_a_topic_that_is_not_named_fails_its_batch(
     assert len(kafka.read_count("orders", 1)) == 1
 
 
+@pytest.mark.parametrize(
+    ("handed_bytes_max", "error"),
+    [pytest.param(0, PythonException, id="by tasks"), pytest.param(2**20, OSError, id="by the driver")],
+)
 def test_a_batch_that_is_cut_differently_when_it_is_tried_again_comes_out_once(
-    spark: SparkSession, kafka: Any, open_writer: OpenWriter
+    spark: SparkSession,
+    kafka: Any,
+    open_writer: OpenWriter,
+    monkeypatch: pytest.MonkeyPatch,
+    handed_bytes_max: int,
+    error: type[Exception],
 ) -> None:
+    monkeypatch.setattr(topics, "HANDED_BYTES_MAX", handed_bytes_max)
     write_some(spark, open_writer(), numbered(spark, 2_000, cuts=3), [1, 3])
-    with failpoint("pipeline.task.produced", error=errno.EIO), pytest.raises(PythonException):
+    with failpoint("pipeline.task.produced", error=errno.EIO), pytest.raises(error):
         open_writer().write(numbered(spark, 2_000, cuts=1), 0)
 
     written = open_writer().write(numbered(spark, 2_000, cuts=7, backwards=True), 0)
@@ -156,6 +169,34 @@ def test_a_batch_that_is_cut_differently_when_it_is_tried_again_comes_out_once(
     assert again.write(numbered(spark, 2_000, cuts=1), 0) == 0
     assert again.write(numbered(spark, 10, cuts=2), 1) == 10
     assert numbers(kafka.read_count("orders", 2_010)) == sorted([*range(2_000), *range(10)])
+
+
+def test_writers_are_kept_from_batch_to_batch_and_make_way_for_tasks_that_write_large_shares(
+    spark: SparkSession, kafka: Any, open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, opened = open_writer(), Counter[int]()
+    real = ShareWriter.__init__
+
+    def open_share(share_writer: ShareWriter, connector: Any, share: int, **options: Any) -> None:
+        opened[share] += 1
+        real(share_writer, connector, share, **options)
+
+    small, large = numbered(spark, 40, cuts=1), numbered(spark, 60_000, cuts=2)
+    writer.write(small, 0)
+    monkeypatch.setattr(ShareWriter, "__init__", open_share)
+
+    assert [writer.write(small, batch_id) for batch_id in (1, 2)] == [40, 40]
+    assert not opened
+    assert writer.write(large, 3) == 60_000
+    assert not opened, "tasks have writers of their own, in other processes"
+    assert [writer.write(small, batch_id) for batch_id in (4, 5)] == [40, 40]
+    assert opened == dict.fromkeys(range(4), 1)
+
+    # Fenced, by whoever it may be, that has not taken over.
+    ShareWriter(writer._connector, 2).close()
+    assert writer.write(small, 6) == 40
+    writer.close()
+    assert len(kafka.read_count("orders", 60_240)) == 60_240
 
 
 def test_a_batch_that_was_begun_before_the_topic_grew_is_finished_as_it_was_begun(

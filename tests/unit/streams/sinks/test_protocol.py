@@ -1,7 +1,8 @@
 """The commit protocol by stories: random crashes, retries, cuts, grown topics and zombies; each row once.
 
-The real driver's and tasks' code runs, on a broker that is a few dictionaries. A task dies at a named place,
-or when its commit has happened and its answer has not come; dead tasks may come back later and try to commit.
+The real driver's and tasks' code runs, on a broker that is a few dictionaries. Shares are written by tasks or
+handed back to the driver, as it comes. Either dies at a named place, or when its commit has happened and its
+answer has not come; those that are dead may come back later and try to commit.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced
 from headrace.streams.sinks.connection import Connector, Record
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.ledger import Batch, Entry
-from headrace.streams.sinks.topic_task import TopicTask
 from headrace.streams.sinks.topics import TopicWriter
 from headrace.streams.topic import Topic
 
@@ -152,20 +152,14 @@ class Writer(TopicWriter):
         self._broker = broker
 
     def _run(self, records: Any, batch: Batch) -> int:
-        rows = self._broker.chance.sample(records, len(records))
-        tasks = list(range(self._task_count))
-        self._broker.chance.shuffle(tasks)
-        return sum(self._run_task(task, rows, batch) for task in tasks)
-
-    def _run_task(self, task: int, rows: Sequence[int], batch: Batch) -> int:
-        share = [row for row in rows if row % self._task_count == task]
-        work = TopicTask(
-            connector=cast("Connector", None),
-            batch=batch,
-            task_count=self._task_count,
-            guarantee=self._guarantee,
-        )
-        return work._write(task, record_batches(share))
+        chance = self._broker.chance
+        rows = chance.sample(records, len(records))
+        is_exact = self._guarantee == "exactly-once"
+        size_max = chance.choice((0, 30, 9999)) if is_exact else 0
+        work = replace(self._task(batch), connector=cast("Connector", None), handed_bytes_max=size_max)
+        shares = chance.sample(range(self._task_count), self._task_count)
+        own = {share: [row for row in rows if row % self._task_count == share] for share in shares}
+        return self._finish(work, [work.answer(share, record_batches(own[share])) for share in shares])
 
 
 def record_batches(share: Sequence[int]) -> Iterator[pa.RecordBatch]:
