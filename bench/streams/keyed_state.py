@@ -59,6 +59,8 @@ SPENT_CENTS_MIN: Final = 1_800_000
 SPEED_KMH_MIN: Final = 60_000.0
 KM_PER_DEGREE: Final = 111.0
 ALERT: Final = "tx bigint, seen bigint, spent bigint, speed double"
+HISTORY: Final = "cents bigint, lat double, lon double, at_ms bigint"
+"""What is kept of each transaction of the last ten minutes, by a vectorised step."""
 
 Alert = tuple[str, int, int, int, float]
 
@@ -69,10 +71,8 @@ def speed_kmh(lat: float, lon: float, lat_before: float, lon_before: float, paus
     return math.sqrt(north * north + east * east) / max(pause_ms, 1000) * 3_600_000
 
 
-def judge(
-    state: dict[str, Any], cents: int, lat: float, lon: float, at_ms: int
-) -> tuple[int, int, float] | None:
-    """Take a transaction in, and return what is suspicious about it."""
+def judge(state: dict[str, Any], cents: int, lat: float, lon: float, at_ms: int) -> tuple[int, int, float]:
+    """Take a transaction in, and return how many there were, how much was spent, and the speed."""
     times, spent = state["times"], state["spent"]
     before_ms = times[-1] if times else at_ms
     now_ms = max(at_ms, before_ms)
@@ -88,10 +88,12 @@ def judge(
         del times[:old], spent[:old]
     state["lat"], state["lon"] = lat, lon
     seen = sum(1 for each in times if each > now_ms - MINUTE_MS)
-    total = sum(spent)
-    if seen >= COUNT_MIN or total >= SPENT_CENTS_MIN or speed >= SPEED_KMH_MIN:
-        return seen, total, speed
-    return None
+    return seen, sum(spent), speed
+
+
+def is_suspicious(seen: int, spent: int, speed: float) -> bool:
+    """Whether to tell of a transaction."""
+    return seen >= COUNT_MIN or spent >= SPENT_CENTS_MIN or speed >= SPEED_KMH_MIN
 
 
 def reference(count: int, cards: int) -> Counter[Alert]:
@@ -102,7 +104,7 @@ def reference(count: int, cards: int) -> Counter[Alert]:
     found: Counter[Alert] = Counter()
     for number, card, cents, lat, lon, at_ms in transactions(count, cards):
         told = judge(states[card], cents, lat, lon, at_ms)
-        if told is not None:
+        if is_suspicious(*told):
             found[card, number, *told] += 1
     return found
 
@@ -119,15 +121,25 @@ class History:
 
 def per_event(key: str, row: dict[str, Any], state: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG001 - see hr.keyed
     """The rules, a transaction at a time."""
-    told = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
-    return None if told is None else {"tx": row["tx"], "seen": told[0], "spent": told[1], "speed": told[2]}
+    seen, spent, speed = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
+    if not is_suspicious(seen, spent, speed):
+        return None
+    return {"tx": row["tx"], "seen": seen, "spent": spent, "speed": speed}
 
 
 @hr.vectorised
 def at_once(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Table | None, pa.Table]:  # noqa: ARG001 - see hr.vectorised
-    """The rules, all transactions of a bucket at a time. The state is the last ten minutes of each card."""
+    """The rules, all transactions of a bucket at a time."""
     if not len(rows):
         return None, state
+    judged, after = judge_all(rows, state)
+    seen, spent, speed = (judged[name].to_numpy() for name in ("seen", "spent", "speed"))
+    told = (seen >= COUNT_MIN) | (spent >= SPENT_CENTS_MIN) | (speed >= SPEED_KMH_MIN)
+    return judged.filter(pa.array(told)), after
+
+
+def judge_all(rows: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """What `judge` says of each transaction, and the state: the last ten minutes of each card."""
     both = pa.concat_tables(
         [
             state.append_column("tx", pa.array([-1] * len(state), pa.int64())),
@@ -154,21 +166,19 @@ def at_once(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Tab
     north, east = (np.diff(each, prepend=each[0]) * KM_PER_DEGREE for each in (lat, lon))
     pause = np.maximum(np.diff(now, prepend=now[0]), 1000)
     speed = np.where(is_first, 0.0, np.sqrt(north * north + east * east) / pause * 3_600_000)
-    told = np.flatnonzero(
-        (tx >= 0) & ((seen >= COUNT_MIN) | (spent >= SPENT_CENTS_MIN) | (speed >= SPEED_KMH_MIN))
-    )
-    alerts = pa.table(
+    new = np.flatnonzero(tx >= 0)
+    judged = pa.table(
         {
-            "card": cards.dictionary.take(pa.array(numbers[told])),
-            "tx": tx[told],
-            "seen": seen[told],
-            "spent": spent[told],
-            "speed": speed[told],
+            "card": cards.dictionary.take(pa.array(numbers[new])),
+            "tx": tx[new],
+            "seen": seen[new],
+            "spent": spent[new],
+            "speed": speed[new],
         }
     )
     last = now[np.append(np.flatnonzero(is_first)[1:] - 1, len(now) - 1)]
     kept = np.flatnonzero(now > last[numbers] - 10 * MINUTE_MS)
-    return alerts, pa.table(
+    return judged, pa.table(
         {
             "card": cards.dictionary.take(pa.array(numbers[kept])),
             "cents": cents[kept],
@@ -182,6 +192,9 @@ def at_once(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Tab
 
 class PerKey(StatefulProcessor):
     """The rules as Spark has them: state for each card, read and written by itself."""
+
+    def __init__(self, *, tells_all: bool = False) -> None:
+        self._tells_all = tells_all
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state."""
@@ -200,28 +213,29 @@ class PerKey(StatefulProcessor):
         times, spent, lat, lon = ([], [], 0.0, 0.0) if kept is None else kept
         state = {"times": list(times), "spent": list(spent), "lat": lat, "lon": lon}
         for row in sorted(rows, key=lambda row: row["tx"]):
-            told = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
-            if told is not None:
-                yield Row(card=key[0], tx=row["tx"], seen=told[0], spent=told[1], speed=told[2])
+            seen, total, speed = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
+            if self._tells_all or is_suspicious(seen, total, speed):
+                yield Row(card=key[0], tx=row["tx"], seen=seen, spent=total, speed=speed)
         self._history.update((state["times"], state["spent"], state["lat"], state["lon"]))
 
     def close(self) -> None:
         """Nothing is held."""
 
 
-def spark_per_key(rows: DataFrame) -> DataFrame:
+def spark_per_key(rows: DataFrame, *, tells_all: bool = False) -> DataFrame:
     """The rules by Spark's own operator."""
     return (
         rows.select("tx", "card", "cents", "lat", "lon", "at_ms")
         .groupBy("card")
-        .transformWithState(PerKey(), f"card string, {ALERT}", outputMode="update", timeMode="None")
+        .transformWithState(
+            PerKey(tells_all=tells_all), f"card string, {ALERT}", outputMode="update", timeMode="None"
+        )
     )
 
 
 def vectorised(rows: DataFrame) -> DataFrame:
     """The rules by a vectorised step."""
-    state = "cents bigint, lat double, lon double, at_ms bigint"
-    return hr.keyed(rows, by="card", step=at_once, state=state, returns=ALERT)
+    return hr.keyed(rows, by="card", step=at_once, state=HISTORY, returns=ALERT)
 
 
 def by_event(rows: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ so that some rows are late: ours are written to a topic, those of Spark are lost
 included, are compared with those of windows_reference.py, and the benchmark fails where they differ.
 
 Latency is that from the sending of an event to the reading of a result that has it in it, at 1,000 events/s:
-see windows_latency.py. Plain Spark has a session of its own: as many cores and shuffle partitions as ours,
+see stateful_latency.py. Plain Spark has a session of its own: as many cores and shuffle partitions as ours,
 and everything else as Spark comes.
 """
 
@@ -37,7 +37,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
-import windows_latency
+import stateful_latency
 from cards import (
     CARDS,
     DISORDER_MS,
@@ -318,12 +318,12 @@ def main() -> None:
         if options.only in "latency":
             measured = [
                 apart(
-                    partial(windows_latency.measure, setting.bootstrap, setting.home / name, options.seconds)
+                    partial(stateful_latency.measure, setting.bootstrap, setting.home / name, options.seconds)
                 )
-                for name in windows_latency.NAMES
+                for name in stateful_latency.NAMES
             ]
             print()
-            print(windows_latency.table(measured))
+            print(stateful_latency.table(measured))
 
 
 def prepare(setting: Setting, ways: list[Way]) -> None:

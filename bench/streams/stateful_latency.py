@@ -1,10 +1,13 @@
 """How long an event takes through a stateful micro-batch, at 1,000 events/s: for windows.py.
 
-An event is sent with the time of its sending; windows of a minute, by card, give count, sum and the newest
-such time at the end of each micro-batch in which they have changed: `trigger=hr.early(rows=1)`, and Spark's
-update mode. A result is as old as its newest event when it is read. Both are written at their own guarantee:
-ours exactly once, read as committed, and Spark's at least once. In the end, the counts must add up to what
-was sent.
+    hr.keyed     the rules of keyed_state.py, vectorised: each transaction is judged, and that is written
+    Spark's      the same rules by transformWithState, with a state for each card
+    hr.window    count, sum and newest event of each card and minute, at the end of each micro-batch in
+                 which they have changed: `trigger=hr.early(rows=1)`
+    Spark's      the same by window(), in update mode
+
+A result is as old as its newest event when it is read. Each way is written at its own guarantee: ours exactly
+once, read as committed, and Spark's at least once. In the end, all that was sent must be in the results.
 """
 
 from __future__ import annotations
@@ -20,26 +23,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
-from cards import CARDS, DISORDER_MS, PARTITIONS, reports_of, reports_of_spark, start_pipeline
+import keyed_state
+from cards import CARDS, DISORDER_MS, PARTITIONS, SCHEMA, Build, reports_of, reports_of_spark, start_pipeline
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.streams.progress import Progress
 from sessions import our_session, plain_session
 
-OURS, PLAIN = "live-hr-window", "live-spark-window"
-NAMES: Final = (OURS, PLAIN)
+OUR_RULES, SPARK_RULES = "live-hr-keyed", "live-spark-keyed"
+OUR_WINDOWS, SPARK_WINDOWS = "live-hr-window", "live-spark-window"
+NAMES: Final = (OUR_RULES, SPARK_RULES, OUR_WINDOWS, SPARK_WINDOWS)
 RATE: Final = 1000
 TICK_S: Final = 0.01
 WARM_UP_S: Final = 20
 """From the first result on."""
 FIRST_S_MAX: Final = 120
 DRAIN_S_MAX: Final = 120
-SCHEMA: Final = "card string, cents bigint, at_ms bigint, sent_ms bigint"
 WAIT: Final = "2 minutes"
 Stop = Callable[[], list[Progress]]
 
@@ -62,11 +68,12 @@ class Latency:
 
 @dataclass(slots=True, kw_only=True)
 class Sender:
-    """Sends events in a thread until it is told to stop."""
+    """Sends transactions in a thread until it is told to stop."""
 
     bootstrap: str
     topic: str
-    sent: int = 0
+    sent_ms: list[int] = field(default_factory=list)
+    """When each was sent, by its number."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -86,12 +93,13 @@ class Sender:
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 1})
         begin_s = time.monotonic()
         while not self._stop.wait(TICK_S):
-            for _ in range(int((time.monotonic() - begin_s) * RATE) - self.sent):
-                sent_ms, card = time.time_ns() // 1_000_000, chance.randrange(CARDS)
-                at_ms = sent_ms - (chance.randrange(DISORDER_MS) if chance.random() < 0.01 else 0)
-                value = f'{{"card":"card-{card:06}","cents":{card},"at_ms":{at_ms},"sent_ms":{sent_ms}}}'
+            for _ in range(int((time.monotonic() - begin_s) * RATE) - len(self.sent_ms)):
+                now_ms, card, number = time.time_ns() // 1_000_000, chance.randrange(CARDS), len(self.sent_ms)
+                at_ms = now_ms - (chance.randrange(DISORDER_MS) if chance.random() < 0.01 else 0)
+                place = f'"lat":{chance.gauss(50, 0.5):.3f},"lon":{chance.gauss(10, 0.5):.3f}'
+                value = f'{{"tx":{number},"card":"card-{card:06}","cents":{card},{place},"at_ms":{at_ms}}}'
+                self.sent_ms.append(now_ms)
                 producer.produce(self.topic, value, partition=card % PARTITIONS)
-                self.sent += 1
             producer.poll(0)
         producer.flush()
 
@@ -99,7 +107,8 @@ class Sender:
 class Results:
     """Reads the results as they come."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, sender: Sender) -> None:
+        self._sender = sender
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -110,7 +119,7 @@ class Results:
             }
         )
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-        self._counts: dict[tuple[str, str], int] = {}
+        self._counts: dict[tuple[Any, ...], int] = {}
 
     @property
     def counted(self) -> int:
@@ -133,27 +142,42 @@ class Results:
             for message in self._consumer.consume(1000, timeout=0.005):
                 now_ms = time.time_ns() // 1_000_000
                 result: dict[str, Any] = json.loads(message.value() or b"{}")
-                window = result["card"], result["window"]["start"]
-                self._counts[window] = max(result["count"], self._counts.get(window, 0))
+                self._count(result)
                 if result.get("firing") != "on_time":
-                    ages_ms.append(now_ms - result["newest_ms"])
+                    ages_ms.append(now_ms - self._sender.sent_ms[result["tx"]])
         return ages_ms
+
+    def _count(self, result: dict[str, Any]) -> None:
+        """A judgement is of one event; of a window, the last result has them all."""
+        if "window" in result:
+            window = result["card"], result["window"]["start"]
+            self._counts[window] = max(result["count"], self._counts.get(window, 0))
+        else:
+            self._counts[result["card"], result["tx"]] = 1
 
     def close(self) -> None:
         """Leave the broker."""
         self._consumer.close()
 
 
+@hr.vectorised
+def judge_each(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Table | None, pa.Table]:  # noqa: ARG001 - see hr.vectorised
+    """The rules of keyed_state.py, for each transaction of a bucket."""
+    return keyed_state.judge_all(rows, state) if len(rows) else (None, state)
+
+
+def judged(rows: DataFrame) -> DataFrame:
+    """What is measured of hr.keyed."""
+    return hr.keyed(rows, by="card", step=judge_each, state=keyed_state.HISTORY, returns=keyed_state.ALERT)
+
+
 def aggregates() -> list[Any]:
     """What windows give."""
-    return [
-        F.count("*").alias("count"),
-        F.sum("cents").alias("total"),
-        F.max("sent_ms").alias("newest_ms"),
-    ]
+    return [F.count("*").alias("count"), F.sum("cents").alias("total"), F.max("tx").alias("tx")]
 
 
-def _ours(rows: DataFrame) -> DataFrame:
+def windowed(rows: DataFrame) -> DataFrame:
+    """What is measured of hr.window."""
     timed = rows.withColumn("at", F.timestamp_millis("at_ms"))
     kind, trigger = hr.tumbling("1 minute"), hr.early(rows=1)
     return hr.window(timed, kind, by="card", event_time="at", watermark=WAIT, trigger=trigger).agg(
@@ -161,8 +185,23 @@ def _ours(rows: DataFrame) -> DataFrame:
     )
 
 
-def _start_ours(session: SparkSession, config: StreamsConfig, source: str) -> Stop:
-    queries = start_pipeline(session, config, hr.topic(source, schema=SCHEMA, partitions=PARTITIONS), _ours)
+def spark_judged(rows: DataFrame) -> DataFrame:
+    """The rules by Spark's own operator, which runs on one of its state stores only."""
+    rows.sparkSession.conf.set(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    )
+    return keyed_state.spark_per_key(rows, tells_all=True)
+
+
+def spark_windowed(rows: DataFrame) -> DataFrame:
+    """The windows by Spark's own."""
+    timed = rows.withColumn("at", F.timestamp_millis("at_ms")).withWatermark("at", WAIT)
+    return timed.groupBy("card", F.window("at", "1 minute")).agg(*aggregates())
+
+
+def _start_ours(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Stop:
+    queries = start_pipeline(session, config, hr.topic(source, schema=SCHEMA, partitions=PARTITIONS), build)
 
     def stop() -> list[Progress]:
         reports = reports_of(queries)
@@ -172,7 +211,7 @@ def _start_ours(session: SparkSession, config: StreamsConfig, source: str) -> St
     return stop
 
 
-def _start_plain(session: SparkSession, config: StreamsConfig, source: str) -> Stop:
+def _start_plain(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Stop:
     kafka = {"kafka.bootstrap.servers": config.bootstrap}
     records = (
         session.readStream.format("kafka")
@@ -180,14 +219,9 @@ def _start_plain(session: SparkSession, config: StreamsConfig, source: str) -> S
         .load()
     )
     parsed = records.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
-    results = (
-        parsed.withColumn("at", F.timestamp_millis("at_ms"))
-        .withWatermark("at", WAIT)
-        .groupBy("card", F.window("at", "1 minute"))
-        .agg(*aggregates())
-    )
     query = (
-        results.select(F.col("card").alias("key"), F.to_json(F.struct("*")).alias("value"))
+        build(parsed)
+        .select(F.col("card").alias("key"), F.to_json(F.struct("*")).alias("value"))
         .writeStream.format("kafka")
         .options(topic=config.data_dir.name, checkpointLocation=str(config.data_dir / "query"), **kafka)
         .outputMode("update")
@@ -202,16 +236,29 @@ def _start_plain(session: SparkSession, config: StreamsConfig, source: str) -> S
     return stop
 
 
+BUILDS: Final[dict[str, Build]] = {
+    OUR_RULES: judged,
+    SPARK_RULES: spark_judged,
+    OUR_WINDOWS: windowed,
+    SPARK_WINDOWS: spark_windowed,
+}
+
+
 def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
     """Measure the way that the directory is called after, in this process."""
+    # Workers can't import what lies here.
+    for module in (sys.modules[__name__], keyed_state):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
     name = directory.name
     config = StreamsConfig(bootstrap=bootstrap, data_dir=directory)
     source = f"{name}-events"
     ensure_topics(config, {source: PARTITIONS, name: PARTITIONS})
-    make_session, start = (our_session, _start_ours) if name == OURS else (plain_session, _start_plain)
+    is_ours = name in {OUR_RULES, OUR_WINDOWS}
+    make_session, start = (our_session, _start_ours) if is_ours else (plain_session, _start_plain)
     with make_session(config) as session:
-        stop = start(session, config, source)
-        sender, results = Sender(bootstrap=bootstrap, topic=source), Results(bootstrap, name)
+        stop = start(session, config, source, BUILDS[name])
+        sender = Sender(bootstrap=bootstrap, topic=source)
+        results = Results(bootstrap, name, sender)
         sender.start()
         try:
             results.await_first()
@@ -237,11 +284,11 @@ def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
 
 def stop_when_counted(sender: Sender, results: Results, stop: Stop) -> list[Progress]:
     """Wait until all that was sent is in the results; exit if it never is."""
-    deadline_s = time.monotonic() + DRAIN_S_MAX
-    while results.counted < sender.sent and time.monotonic() < deadline_s:
+    sent, deadline_s = len(sender.sent_ms), time.monotonic() + DRAIN_S_MAX
+    while results.counted < sent and time.monotonic() < deadline_s:
         results.read_for(0.2)
-    if results.counted != sender.sent:
-        sys.exit(f"{sender.topic}: {sender.sent:,} events were sent, and {results.counted:,} are in results")
+    if results.counted != sent:
+        sys.exit(f"{sender.topic}: {sent:,} events were sent, and {results.counted:,} are in results")
     return stop()
 
 
@@ -259,5 +306,9 @@ def table(measured: Sequence[Latency]) -> str:
         lines.append(
             f"| {each.name} | {len(each.latencies_ms):,} | {quantiles} | {each.batch_rows:,.0f} | {phases} |"
         )
-    ours, plain = (each.quantile(0.5) for each in measured)
-    return "\n".join([*lines, "", f"p50 beside Spark's: {ours / plain:.2f}x"])
+    p50 = {each.name: each.quantile(0.5) for each in measured}
+    beside = [
+        f"p50 of {ours} beside {plain}: {p50[ours] / p50[plain]:.2f}x"
+        for ours, plain in ((OUR_RULES, SPARK_RULES), (OUR_WINDOWS, SPARK_WINDOWS))
+    ]
+    return "\n".join([*lines, "", *beside])
