@@ -66,8 +66,9 @@ def mark_event_time(rows: DataFrame, column: str, watermark: str | Policy | None
 
 def keep_event_time(rows: DataFrame, result: DataFrame) -> DataFrame:
     """The result of an operator, in which the event time of its rows is known as such, if it is there."""
+    kinds = {field.name: field.dataType for field in result.schema.fields}
     for field in rows.schema.fields:
-        if EVENT_TIME_KEY in field.metadata and field.name in result.columns:
+        if EVENT_TIME_KEY in field.metadata and kinds.get(field.name) == field.dataType:
             result = result.withMetadata(field.name, {EVENT_TIME_KEY: field.metadata[EVENT_TIME_KEY]})
     return result
 

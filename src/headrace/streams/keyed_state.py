@@ -28,17 +28,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from headrace.errors import PipelineError
-from headrace.streams.buckets.operator import BUCKET_COUNT, run_logic
-from headrace.streams.building import find_building
+from headrace.streams.buckets.operator import BUCKET_COUNT
 from headrace.streams.event_time import find_event_time, has_event_time
 from headrace.streams.failure import first_line
 from headrace.streams.keyed.calling import parameter_count
 from headrace.streams.keyed.fields import Fields
 from headrace.streams.keyed.per_event import INTERNAL, PerEvent
 from headrace.streams.keyed.vectorised import EventTime, Vectorised
-from headrace.streams.plans import Operator, Part
-from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.schema import schema_ddl, state_defaults
+from headrace.streams.stateful import Stateful
 from headrace.streams.time.durations import Duration, duration_us
 from headrace.streams.time.policies import Policy, perfect
 from headrace.streams.windows.keys import key_codes
@@ -131,8 +129,9 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
         logic: PerEvent | Vectorised = declared.vectorised(step)
     else:
         logic = declared.per_event(step, on_timer, ttl, one_key=isinstance(by, str))
-    own_name = _note(rows, declared.fields.keys, told)
-    return run_logic(rows, logic, by=columns, event_time=time, name=own_name, buckets=buckets)
+    operator = Stateful(title=told, rows=rows, by=columns, event_time=time, buckets=buckets)
+    # What is kept may grow by fields, and is compared where it is read.
+    return operator.run(rows, logic, operator.described("hr.keyed", {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,26 +241,3 @@ def _time(
             'never go on: describe the topic with watermark="30 seconds", or say so here'
         )
     return found.column, found.watermark or perfect()
-
-
-def _note(rows: DataFrame, keys: pa.Schema, told: str) -> str:
-    """Tell the pipeline that is being built, if there is one; returns the operator's name in it."""
-    if rows.isStreaming and rows.sparkSession.conf.get(REALTIME_SETTING, "false") == "true":
-        raise PipelineError(
-            f"{told}: hr.keyed keeps its state in Python, which real-time mode can't run: use hr.recent, or "
-            "run without --realtime, in micro-batches"
-        )
-    building = find_building()
-    if building is None:
-        return told
-    # What is kept may grow by fields, and is compared where it is read.
-    parts = tuple(
-        Part(
-            text=name,
-            typed=(typed := f"{name}: {rows.schema[name].dataType.simpleString()}"),
-            definition=typed,
-        )
-        for name in keys.names
-    )
-    building.operators.append(Operator(kind="hr.keyed", keys=parts, state=()))
-    return building.name_operator(told)

@@ -38,7 +38,7 @@ class Stateful:
     """An operator, apart from what it computes."""
 
     title: str
-    """As it is called in a pipeline: `hr.window`."""
+    """As it is called in a pipeline: `hr.window`, or by the name of a user's function."""
     rows: DataFrame
     by: tuple[str, ...]
     event_time: str | None
@@ -73,7 +73,8 @@ class Stateful:
         """The results for these rows. `beside` says what becomes of the logic's other outputs."""
         name = self.title.removeprefix("hr.")
         side = None
-        building = current_building(self.title) if self.rows.isStreaming else find_building()
+        # Without rows that need a place, it may also be part of a query that is built by hand.
+        building = current_building(self.title) if beside and self.rows.isStreaming else find_building()
         if building is not None:
             name = building.name_operator(name)
             building.operators.append(described)
