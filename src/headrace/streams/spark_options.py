@@ -16,6 +16,8 @@ JOINED: Final = {
 REPLACED: Final = frozenset(
     {
         "spark.default.parallelism",
+        "spark.python.unix.domain.socket.dir",
+        "spark.python.unix.domain.socket.enabled",
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs",
         "spark.ui.enabled",
         "spark.ui.showConsoleProgress",

@@ -97,6 +97,14 @@ def test_without_the_jar_for_checkpoints_spark_has_its_own_file_system() -> None
     assert not any("fs.file.impl" in key or "extraClassPath" in key for key in options)
 
 
+def test_python_processes_are_talked_to_by_files_where_their_names_are_short_enough() -> None:
+    key = "spark.python.unix.domain.socket.dir"
+    assert options_of(StreamsConfig())[key] == "/work space"
+    long = Path("/") / ("d" * 60)
+    assert key not in session_options(StreamsConfig(), slots=2, jars=JARS, work_dir=long)
+    assert key not in options_of(StreamsConfig(master="spark://example:7077"))
+
+
 def test_settings_of_a_user_are_added_or_put_behind_those_that_are_there() -> None:
     given = {"spark.executor.memory": "4g", "spark.jars": "/own.jar", "spark.ui.enabled": "true"}
     options = options_of(StreamsConfig(spark_options=given))

@@ -36,10 +36,11 @@ from headrace.streams.buckets.reports import OperatorReports, new_reports
 from headrace.streams.buckets.sources import PLACE_FIELDS, has_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
 from headrace.streams.building import Noted, find_building
+from headrace.streams.python_worker import keep_what_is_loaded
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.unended import is_unended
 
-BUCKET_COUNT: Final = 16
+BUCKET_COUNT: Final = 8
 """How many buckets an operator has where nothing is said. Fixed by its first checkpoint."""
 STATE_NAME: Final = "tables"
 """What Spark calls the state of an operator."""
@@ -111,6 +112,7 @@ class Packer:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of the task become one row for each bucket; no rows become none."""
+        keep_what_is_loaded("pack")
         filled = [batch for batch in batches if batch.num_rows]
         if not filled:
             return
@@ -157,6 +159,7 @@ class StepProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Name the state."""
+        keep_what_is_loaded("step")
         self._tables = handle.getMapState(STATE_NAME, _NAME, _BLOB)
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -218,6 +221,7 @@ class Unpacker:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The results as rows; what else there is goes to its side."""
+        keep_what_is_loaded("unpack")
         for batch in batches:
             for bucket, output, blob in zip(*(batch.column(name) for name in _STEPPED_NAMES), strict=True):
                 table = read_table(blob.as_py())

@@ -103,8 +103,9 @@ class KeptTables(Mapping[str, pa.Table]):
     def changes(self, after: Tables) -> dict[str, bytes | None]:
         """What is to be written, by name; None for what is to be removed."""
         told = self._owner.metadata
+        # In one piece: a logic that adds one in each step would else look through ever more of them.
         written: dict[str, bytes | None] = {
-            name: write_table(table, {**(table.schema.metadata or {}), **told})
+            name: write_table(table.combine_chunks(), {**(table.schema.metadata or {}), **told})
             for name, table in after.items()
             if self._known.get(name) is not table
         }

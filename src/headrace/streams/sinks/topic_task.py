@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 
 from headrace.failpoints import Failpoint, hit
+from headrace.streams.python_worker import keep_what_is_loaded
 from headrace.streams.sinks.connection import Connector, Headers, Record, ShareWriter, send_plainly
 from headrace.streams.sinks.ledger import Batch, Verdict, decide, entry_after
 from headrace.streams.sinks.tasks import armed, task_number
@@ -59,6 +60,7 @@ class TopicTask:
 
     def run(self, shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """See to the share: record batches of key and value, and of topic and headers where these differ."""
+        keep_what_is_loaded("write")
         answer = self.answer(task_number(), shares)
         # Rows that are left unread would keep Spark from using this process again.
         for _ in shares:

@@ -70,6 +70,16 @@ def test_what_was_read_and_is_not_returned_is_removed_and_all_else_stays(store: 
     assert list(store.tables()) == ["b", "c"]
 
 
+def test_a_table_that_grows_by_a_piece_in_each_step_is_kept_in_one(store: Store) -> None:
+    for number in range(3):
+        tables = store.tables()
+        store.apply(tables.changes({"a": pa.concat_tables([tables["a"], pa.table({"n": [number]})])}))
+
+    kept = store.tables()["a"].column("n")
+    assert kept.num_chunks == 1
+    assert kept.to_pylist() == [1, 0, 1, 2]
+
+
 def test_another_number_of_buckets_is_refused(store: Store) -> None:
     with pytest.raises(PipelineError, match="made with 8 buckets, not 9: set buckets=8"):
         store.tables(bucket_count=9).get("a")
