@@ -148,10 +148,11 @@ class ShareWriter:
             )
             self._producer.init_transactions(answer_s_max)
         self._ledger = Ledger(connector, stable=True)
+        self._committed: Entry | None = None
 
     def entry(self) -> Entry | None:
-        """What the ledger says of the share."""
-        return self._ledger.entries([self._task])[0]
+        """What the ledger says of the share. What this writer has put there stays until it is fenced."""
+        return self._committed or self._ledger.entries([self._task])[0]
 
     def first_entry(self) -> Entry | None:
         """What the ledger says of the first share of all."""
@@ -177,6 +178,7 @@ class ShareWriter:
                 [position], self._ledger.group_metadata(), ANSWER_S_MAX
             )
             self._producer.commit_transaction(self._connector.transaction_s_max)
+        self._committed = entry
 
     def abort(self) -> None:
         """Give the transaction up, so that nobody has to wait for it to time out."""

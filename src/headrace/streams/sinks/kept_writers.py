@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class KeptWriters:
-    """Writers by the number of their share. Not safe to share between threads."""
+    """Writers by the number of their share. Threads may use it at once, each another share."""
 
     def __init__(self, open_writer: Callable[[int], ShareWriter]) -> None:
         self._open_writer = open_writer
@@ -56,5 +56,5 @@ class KeptWriters:
                 writer.close()
 
     def forget_all(self) -> None:
-        """Let go of all. Safe to call from another thread: one that is at work goes on with what it has."""
+        """Let go of all. Whoever is at work goes on with what he has."""
         self._writers = {}

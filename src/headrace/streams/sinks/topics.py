@@ -16,7 +16,8 @@ broker, which gave a transaction up: the batch is written again, by the tasks th
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -82,6 +83,8 @@ class TopicWriter:
         )
         self._kept = KeptWriters(lambda share: ShareWriter(self._connector, share))
         self._partition_count = self._task_count = partition_count
+        self._spread_by: tuple[list[str], Column] | None = None
+        """The columns of records, and what decides on their share. Those of all batches are the same."""
         self._is_first = True
         self._is_writing = False
 
@@ -150,14 +153,22 @@ class TopicWriter:
 
     def _shares(self, records: DataFrame, task: TopicTask) -> DataFrame:
         """What the tasks answer, one row each. They run when it is asked for."""
-        columns = varying_columns(records, self._topic.name)
-        spread = records.select(*columns).repartition(self._task_count, _share(columns))
+        if self._spread_by is None:
+            columns = varying_columns(records, self._topic.name)
+            self._spread_by = columns, _share(columns)
+        columns, share = self._spread_by
+        spread = records.select(*columns).repartition(self._task_count, share)
         return spread.mapInArrow(task.run, RESULT)
 
     def _finish(self, task: TopicTask, answers: Sequence[Answer]) -> int:
         """Write what was handed back; return how many rows of the batch were written."""
         self._kept.forget(answer.share for answer in answers if answer.by_task)
-        return sum(self._written(task, answer) for answer in answers)
+        return sum(self._at_once(partial(self._written, task), answers))
+
+    def _at_once(self, work: Callable[[Answer], int], answers: Sequence[Answer]) -> list[int]:
+        """Shares wait for the broker, not for each other."""
+        with ThreadPoolExecutor(max_workers=SHARES_KEPT_MAX, thread_name_prefix="write-share") as threads:
+            return list(threads.map(work, answers))
 
     def _written(self, task: TopicTask, answer: Answer) -> int:
         if answer.records is None:

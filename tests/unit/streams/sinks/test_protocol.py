@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -25,6 +25,7 @@ from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced
 from headrace.streams.sinks.connection import Connector, Record
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.ledger import Batch, Entry
+from headrace.streams.sinks.topic_task import Answer
 from headrace.streams.sinks.topics import TopicWriter
 from headrace.streams.topic import Topic
 
@@ -160,6 +161,10 @@ class Writer(TopicWriter):
         shares = chance.sample(range(self._task_count), self._task_count)
         own = {share: [row for row in rows if row % self._task_count == share] for share in shares}
         return self._finish(work, [work.answer(share, record_batches(own[share])) for share in shares])
+
+    def _at_once(self, work: Callable[[Answer], int], answers: Sequence[Answer]) -> list[int]:
+        # One after the other, so that a seed is one story.
+        return [work(answer) for answer in answers]
 
 
 def record_batches(share: Sequence[int]) -> Iterator[pa.RecordBatch]:
