@@ -13,7 +13,7 @@ import fcntl
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -26,7 +26,7 @@ def workspace(data_dir: Path) -> Iterator[Path]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for path in root.iterdir():
             if path.is_dir() and _is_abandoned(path):
-                shutil.rmtree(path)
+                _remove(path)
         own = Path(tempfile.mkdtemp(dir=root))
         own_lock = (own / ".lock").open("w")
         fcntl.flock(own_lock, fcntl.LOCK_EX)
@@ -34,7 +34,14 @@ def workspace(data_dir: Path) -> Iterator[Path]:
         try:
             yield own
         finally:
-            shutil.rmtree(own)
+            _remove(own)
+
+
+def _remove(path: Path) -> None:
+    """Remove it all. Spark's Python processes end a moment after Java, and remove sockets meanwhile."""
+    while path.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
 
 
 def _is_abandoned(path: Path) -> bool:
