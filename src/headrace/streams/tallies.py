@@ -40,6 +40,10 @@ class Tallies:
     left_off: Mapping[Kind, int]
     """How many records more are different."""
 
+    def has(self, kind: Kind) -> bool:
+        """Whether anything is different in this way."""
+        return kind in self.left_off or any(each.kind == kind for each in self.different)
+
 
 def compare(computed: DataFrame, written: DataFrame, results: Results) -> Tallies:
     """Count what is different. Both are records: topic, key, value, headers; `written` has its place, too."""
@@ -48,7 +52,7 @@ def compare(computed: DataFrame, written: DataFrame, results: Results) -> Tallie
     )
     body = comparable(written, results)
     latest = _latest(body) if results.way == "latest" else body
-    theirs = latest.select(
+    theirs = latest.where(_stands(results)).select(
         *_IDENTITY, _no_text("computed"), F.col("body").alias("written"), _count(0), _count(1, "written")
     )
     tallies = (
@@ -66,6 +70,25 @@ def compare(computed: DataFrame, written: DataFrame, results: Results) -> Tallie
         return _collect(tallies, results)
     finally:
         tallies.unpersist()
+
+
+def with_written(computed: DataFrame, more: DataFrame, written: DataFrame, results: Results) -> DataFrame:
+    """What was computed, and of more results those of keys that were written and are not among it."""
+    body, ours, theirs = (comparable(each, results) for each in (more, computed, written))
+    others = theirs.select(*(F.col(name).alias(f"_{name}") for name in _IDENTITY)).distinct()
+    own = ours.select(*(F.col(name).alias(f"_own_{name}") for name in _IDENTITY)).distinct()
+    is_written = [F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _IDENTITY]
+    is_known = [F.col(name).eqNullSafe(F.col(f"_own_{name}")) for name in _IDENTITY]
+    added = body.join(others, is_written, "left_semi").join(own, is_known, "left_anti")
+    return computed.unionByName(added.select(*computed.columns))
+
+
+def _stands(results: Results) -> Column:
+    """Whether a record that was written says that there is something."""
+    if results.removed is None or results.way != "latest":
+        return F.lit(True)
+    told = F.get_json_object("body", f"$['{results.removed}']")
+    return ~F.coalesce(told == "true", F.lit(False))
 
 
 def counts_of(

@@ -26,6 +26,9 @@ IDENTITY_KEY: Final = "headrace.identity"
 FIRING_KEY: Final = "headrace.firing"
 """In a column's metadata: it says when a result was given, which is not part of the result."""
 
+REMOVED_KEY: Final = "headrace.removed"
+"""In a column's metadata: where it is true, there is no result of that key any more."""
+
 Marks = Mapping[str, Mapping[str, Any]]
 
 
@@ -44,6 +47,10 @@ class Results:
     """Functions because of which not even the rows can be."""
     approximate: tuple[str, ...] = ()
     """Columns whose last digits don't count."""
+    removed: str | None = None
+    """`latest`: the column that says, where it is true, that the key has no result any more."""
+    is_windowed: bool = False
+    """Whether they are given when windows of ours end."""
 
 
 def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyType({})) -> Results:
@@ -67,6 +74,8 @@ def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyT
             is_filtered=any(node.kind == "Filter" for node in _down_to_operator(plan)),
             uncertain=uncertain,
             uncertain_rows=rows,
+            removed=next((name for name, told in marks.items() if told.get(REMOVED_KEY)), None),
+            is_windowed=any(told.get(FIRING_KEY) for told in marks.values()),
         )
     if not any(node.kind == "Aggregate" and _is_fed(node, columns) for node in plan.walk()):
         return Results(way="rows", uncertain=uncertain, uncertain_rows=rows)

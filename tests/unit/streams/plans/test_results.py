@@ -5,7 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from headrace.streams.plans.results import Results, is_row_by_row, results_of
+from headrace.streams.plans.results import (
+    FIRING_KEY,
+    IDENTITY_KEY,
+    REMOVED_KEY,
+    Results,
+    is_row_by_row,
+    results_of,
+)
 from headrace.streams.plans.tree import read_plan
 
 
@@ -94,3 +101,22 @@ def test_columns_that_can_not_be_computed_twice_are_named_with_the_function(make
     plan = maker.project(maker.source(card), maker.same(card), seen)
 
     assert results(plan, card).uncertain == {"seen": frozenset({"current_timestamp"})}
+
+
+def test_what_operators_of_our_own_give_is_told_apart_by_what_they_say(maker: Any) -> None:
+    game, rank = maker.attribute("game", "string"), maker.attribute("rank", "integer")
+    plan = read_plan(json.dumps(maker.project(maker.source(game, rank), maker.same(game), maker.same(rank))))
+    board: dict[str, dict[str, Any]] = {
+        "game": {IDENTITY_KEY: 2},
+        "rank": {IDENTITY_KEY: 2},
+        "removed": {REMOVED_KEY: True},
+    }
+
+    found = results_of(plan, {}, board)
+    assert (found.way, found.identity, found.removed) == ("latest", ("game", "rank"), "removed")
+    assert not found.is_windowed
+    # Without the rank, nobody knows which of a game's results is which.
+    assert results_of(plan, {}, {name: board[name] for name in ("game", "removed")}).way == "rows"
+
+    windows = results_of(plan, {}, {"window": {IDENTITY_KEY: 1}, "firing": {FIRING_KEY: True}})
+    assert (windows.is_windowed, windows.removed, set(windows.uncertain)) == (True, None, {"firing"})
