@@ -92,7 +92,9 @@ def _causes(report: TimeReport, lag: int, now_us: int) -> Iterator[_Cause]:
     yield from _flow(report, lag, now_us)
     holder = next((source for source in report.sources if not source.is_idle), None)
     if report.delay_us is None:
-        yield _undeclared(holder)
+        behind_us = (newest_us or 0) - (report.watermark_us or 0)
+        if report.watermark_us is None or behind_us > APART_US:
+            yield _undeclared(holder)
     elif holder is not None and holder.event_us is not None and newest_us is not None:
         if newest_us - holder.event_us > APART_US:
             yield _held_by(holder, report, newest_us)
@@ -134,6 +136,7 @@ def _held_by(holder: Standing, report: TimeReport, newest_us: int) -> _Cause:
             f"{producer}: its events are old, as when a log is replayed or a clock is slow",
         )
     found = f"{found}, and it is silent since {_time(holder.record_us)}"
+    producer += ", and at filters before the operator, which may leave its rows out"
     if report.idle_after_us is None:
         return _Cause(
             f"{found}; no idle_after is set, so it is waited for without end",
@@ -162,12 +165,18 @@ def _others(holder: Standing, report: TimeReport, newest_us: int) -> str:
 def _undeclared(holder: Standing | None) -> _Cause:
     who = "no source has declared" if holder is None else f"it waits for {holder.source} to declare"
     return _Cause(
-        f"{who} how far it is, as hr.perfect() asks: without that, windows end with the input",
-        'use hr.bounded("30 seconds") for a topic that goes on without end',
+        f"{who} how far it is, as hr.declared() asks",
+        "let its producer say so in the column that is named there; a filter before the operator may keep "
+        'that from it; or use hr.bounded("30 seconds")',
     )
 
 
 def _in_course(report: TimeReport) -> _Cause:
+    if report.delay_us is None:
+        return _Cause(
+            "nothing holds it back: it is as far as the sources have declared",
+            "producers that say more often how far they are end windows sooner",
+        )
     return _Cause(
         f"nothing holds it back: it follows the newest event by its delay, {_length(report.delay_us or 0)}",
         "a shorter delay ends windows sooner, and more rows are late",

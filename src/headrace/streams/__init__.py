@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.streams.sinks.writers import read_delta
     from headrace.streams.static import static
     from headrace.streams.table import DeltaTable, PostgresTable, delta_table, postgres_table
-    from headrace.streams.time.policies import adaptive, bounded, perfect
+    from headrace.streams.time.policies import adaptive, bounded, declared, perfect
     from headrace.streams.top import top
     from headrace.streams.topic import Topic, topic
     from headrace.streams.window import Windowed, window
@@ -70,6 +70,7 @@ _HOMES: Final = {
     "approximate_distinct": "windows.sketches",
     "bounded": "time.policies",
     "cumulative": "windows.kinds",
+    "declared": "time.policies",
     "deduplicate": "deduplicate",
     "delta_table": "table",
     "drop": "windows.late",
@@ -146,6 +147,7 @@ __all__ = [
     "approximate_distinct",
     "bounded",
     "cumulative",
+    "declared",
     "deduplicate",
     "delta_table",
     "drop",

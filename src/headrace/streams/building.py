@@ -44,12 +44,12 @@ class Building:
 
     pipeline: str
     checkpoint: Path
-    operators: list[Operator] = field(default_factory=list)
-    """What keeps state in Python, in the order in which it was built."""
+    operators: dict[str, Operator] = field(default_factory=dict)
+    """What keeps state in Python, by its name."""
     side_topics: dict[str, Topic] = field(default_factory=dict)
     """By the name of an operator: the topic of the rows that are not among its results."""
     noted: list[Noted] = field(default_factory=list)
-    """The operators whose logic runs in buckets, in the same order."""
+    """The operators whose logic runs in buckets, in the order in which they were built."""
 
     def name_operator(self, name: str) -> str:
         """Add an operator; the second one of a kind gets a number, in the order of the function's lines."""
@@ -58,7 +58,14 @@ class Building:
         self._names.append(unique)
         return unique
 
+    def late_topic(self) -> str:
+        """A topic for the late rows of one more operator that is given none: `p.late`, `p.late-2`, ..."""
+        self._late_topic_count += 1
+        number = "" if self._late_topic_count == 1 else f"-{self._late_topic_count}"
+        return f"{self.pipeline}.late{number}"
+
     _names: list[str] = field(default_factory=list)
+    _late_topic_count: int = 0
 
 
 _current: ContextVar[Building | None] = ContextVar("building", default=None)

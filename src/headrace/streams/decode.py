@@ -48,6 +48,7 @@ from pyspark.sql.types import (
 
 from headrace.errors import PipelineError
 from headrace.streams.failure import first_line
+from headrace.streams.time.policies import declared_column
 from headrace.streams.topic import METADATA_COLUMN, Topic
 
 _FLAT: Final = (StringType, NumericType, BooleanType, TimestampType, TimestampNTZType)
@@ -124,16 +125,18 @@ def parse_schema(topic: Topic) -> StructType:
 
 
 def _check_event_time(topic: Topic, schema: StructType) -> None:
-    if topic.event_time is None:
-        return
-    if topic.event_time not in schema.names:
-        raise PipelineError(
-            f"topic {topic.name}: event_time is {topic.event_time!r}, which is none of the schema's columns "
-            f"({', '.join(schema.names)})"
-        )
-    kind = schema[topic.event_time].dataType.typeName()
-    if kind not in {"timestamp", "timestamp_ntz"}:
-        raise PipelineError(f"topic {topic.name}: event_time {topic.event_time} is {kind}; use a timestamp")
+    watermark = None if isinstance(topic.watermark, str) else topic.watermark
+    for what, column in {"event_time": topic.event_time, "watermark": declared_column(watermark)}.items():
+        if column is None:
+            continue
+        if column not in schema.names:
+            raise PipelineError(
+                f"topic {topic.name}: {what} is {column!r}, which is none of the schema's columns "
+                f"({', '.join(schema.names)})"
+            )
+        kind = schema[column].dataType.typeName()
+        if kind not in {"timestamp", "timestamp_ntz"}:
+            raise PipelineError(f"topic {topic.name}: {what} {column} is {kind}; use a timestamp")
 
 
 def metadata() -> Column:

@@ -38,7 +38,14 @@ def deduplicate(  # noqa: PLR0913 - each is a property of the operator, given by
     """
     keys = (by,) if isinstance(by, str) else tuple(by)
     lifetime = Lifetime.of(rows, _TITLE, ttl, event_time, watermark)
-    operator = Stateful(title=_TITLE, rows=rows, by=keys, event_time=lifetime.column, buckets=buckets)
+    operator = Stateful(
+        title=_TITLE,
+        rows=rows,
+        by=keys,
+        event_time=lifetime.column,
+        buckets=buckets,
+        declared=lifetime.declared,
+    )
     rest = drop if ttl is None else operator.late_policy(late)
     logic = Deduplicate(
         by=keys,
@@ -48,7 +55,6 @@ def deduplicate(  # noqa: PLR0913 - each is a property of the operator, given by
         late=rest,
         duplicates=duplicates if rows.isStreaming else drop,
     )
-    kept = {"ttl": str(lifetime)}
-    described = operator.described("deduplication", kept)
+    described = operator.described("deduplication", {}, lifetime.settings)
     beside = {LATE: rest, DUPLICATES: duplicates}
     return operator.run(rows, logic, described, beside)

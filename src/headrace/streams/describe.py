@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -23,11 +24,11 @@ def describe_rows(
     frames: Mapping[str, DataFrame],
     topics: Mapping[str, Topic],
     config: StreamsConfig,
-    operators: Sequence[Operator] = (),
+    own: Mapping[str, Operator] = MappingProxyType({}),
 ) -> Description:
     """Describe what a pipeline returned for these frames, one for each parameter.
 
-    `operators` are those that keep their state in Python, of which Spark's plan says nothing.
+    `own` are operators that keep their state in Python, by name: of them Spark's plan says no more.
     """
     optimizer = rows.sparkSession._jsparkSession.sessionState().optimizer()  # noqa: SLF001 - no public way
     analyzed = _analyzed(rows)
@@ -44,7 +45,8 @@ def describe_rows(
             for parameter, topic in topics.items()
             if topic.watermark is not None
         },
-    ).with_own(operators)
+        own=own,
+    )
 
 
 def source_names(topics: Mapping[str, Topic]) -> dict[str, str]:

@@ -20,11 +20,13 @@ from headrace.streams.time.policies import (
     Perfect,
     Policy,
     bounded,
+    declared_column,
     from_json,
     perfect,
     to_json,
 )
 from headrace.streams.unended import is_unended
+from headrace.streams.unions import merged_marks
 
 EVENT_TIME_KEY: Final = "headrace.watermark"
 """In a column's metadata: it is the event time; with the watermark's JSON, or empty."""
@@ -41,6 +43,11 @@ class EventTime:
     operator: str
     """Who asks."""
 
+    @property
+    def declared(self) -> str | None:
+        """The column by which sources say how far they are; None where they don't."""
+        return declared_column(self.watermark)
+
     def policy(self, rows: DataFrame) -> Policy:
         """How long to wait for late rows; in a batch that ends, until its end."""
         if not rows.isStreaming and not is_unended():
@@ -53,8 +60,11 @@ class EventTime:
         if rows.isStreaming and isinstance(self.watermark, Perfect):
             raise PipelineError(
                 f"{self.operator}: hr.perfect() waits for the end of the input, and a stream has none: use "
-                'watermark="30 seconds", or hr.adaptive()'
+                'watermark="30 seconds", hr.adaptive(), or hr.declared(column)'
             )
+        if is_unended() and isinstance(self.watermark, Adaptive):
+            # How long it waited when is not known any more; it never waited longer than this.
+            return Bounded(delay_us=self.watermark.at_most_us)
         return self.watermark
 
 
@@ -84,7 +94,30 @@ def find_event_time(
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise PipelineError(f"{operator}: event_time {name} is {kind.simpleString()}; use a timestamp")
     policy = as_policy(watermark) if watermark is not None else _watermark_of(rows, name)
+    if watermark is None and policy is not None:
+        _refuse_several(rows, operator, name)
+    _check_declared(rows, operator, policy)
     return EventTime(column=name, watermark=policy, operator=operator)
+
+
+def _refuse_several(rows: DataFrame, operator: str, column: str) -> None:
+    """Refuse streams that were put together, and say different things of how long to wait."""
+    marks = merged_marks(rows, EVENT_TIME_KEY)
+    if marks:
+        told = " and ".join(sorted(marks))
+        raise PipelineError(
+            f"{operator}: {column} comes from streams that were put together, and their watermarks differ: "
+            f"{told}; say which one counts here: watermark=..."
+        )
+
+
+def _check_declared(rows: DataFrame, operator: str, policy: Policy | None) -> None:
+    column = declared_column(policy)
+    if column is not None and column not in rows.columns:
+        raise PipelineError(
+            f"{operator}: sources declare how far they are in the column {column!r}, which is none of "
+            f"{', '.join(rows.columns)}: keep it in what the operator is given"
+        )
 
 
 def has_event_time(rows: DataFrame) -> bool:

@@ -138,7 +138,7 @@ def explain_in(
     checkpoint = checkpoint_path(config, pipeline.name)
     log = read_progress_log(checkpoint) if has_batch(checkpoint) else None
     words = (
-        *pipeline_words(pipeline, sources, description, building.operators, traced),
+        *pipeline_words(pipeline, sources, description, [*building.operators.values()], traced),
         run_words(str(checkpoint), log, read_history(config, pipeline.name)),
     )
     shown = [each for each in traced if each.policy is not None or isinstance(each.logic, WindowLogic)]

@@ -38,7 +38,7 @@ from headrace.streams.keyed.vectorised import EventTime, Vectorised
 from headrace.streams.schema import schema_ddl, state_defaults
 from headrace.streams.stateful import Stateful
 from headrace.streams.time.durations import Duration, duration_us
-from headrace.streams.time.policies import Policy, perfect
+from headrace.streams.time.policies import Policy, declared_column, perfect
 from headrace.streams.windows.keys import key_codes
 
 VectorisedFunction = Callable[[pa.Table, pa.Table, EventTime], tuple[pa.Table | None, pa.Table]]
@@ -129,9 +129,16 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
         logic: PerEvent | Vectorised = declared.vectorised(step)
     else:
         logic = declared.per_event(step, on_timer, ttl, one_key=isinstance(by, str))
-    operator = Stateful(title=told, rows=rows, by=columns, event_time=time, buckets=buckets)
+    operator = Stateful(
+        title=told,
+        rows=rows,
+        by=columns,
+        event_time=time,
+        buckets=buckets,
+        declared=declared_column(policy),
+    )
     # What is kept may grow by fields, and is compared where it is read.
-    return operator.run(rows, logic, operator.described("hr.keyed", {}))
+    return operator.run(rows, logic, operator.described("hr.keyed", {}, {}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,8 @@ class Stateful:
     by: tuple[str, ...]
     event_time: str | None
     buckets: int
+    declared: str | None = None
+    """The column by which sources say how far they are, if they do."""
 
     def __post_init__(self) -> None:
         for column in self.by:
@@ -57,9 +59,9 @@ class Stateful:
             )
 
     def late_policy(self, late: LatePolicy | None) -> LatePolicy:
-        """What becomes of late rows, where a pipeline that says nothing has a topic for them."""
+        """What becomes of late rows; an operator that says nothing has a topic for them. Ask once."""
         if self.rows.isStreaming:
-            return late or SideOutput(topic=f"{current_building(self.title).pipeline}.late")
+            return late or SideOutput(topic=current_building(self.title).late_topic())
         # Nothing is late in a batch, but the columns must be those of the stream.
         return Update(within_us=late.within_us, retract=late.retract) if isinstance(late, Update) else drop
 
@@ -77,7 +79,7 @@ class Stateful:
         building = current_building(self.title) if beside and self.rows.isStreaming else find_building()
         if building is not None:
             name = building.name_operator(name)
-            building.operators.append(described)
+            building.operators[name] = described
         if building is not None and self.rows.isStreaming:
             files = {}
             for output, policy in beside.items():
@@ -94,6 +96,7 @@ class Stateful:
             event_time=self.event_time,
             name=name,
             buckets=self.buckets,
+            declared=self.declared,
             side=side,
         )
         return keep_event_time(rows, result)
@@ -110,8 +113,11 @@ class Stateful:
         has_key = len(self.by) == 1 and not self.by[0].startswith(ARGUMENT_PREFIX)
         return Topic(name=policy.topic, key=self.by[0] if has_key else None)
 
-    def described(self, kind: str, kept: Mapping[str, str]) -> Operator:
-        """For the check whether a changed pipeline can go on: `kept` says by name what is in the state."""
+    def described(self, kind: str, kept: Mapping[str, str], settings: Mapping[str, str]) -> Operator:
+        """For the check whether a changed pipeline can go on.
+
+        `kept` says by name what is in the state, and `settings` what else it was made for.
+        """
         schema = self.rows.schema
         keys = [f"{name}: {schema[name].dataType.simpleString()}" for name in self.by]
         return Operator(
@@ -121,6 +127,7 @@ class Stateful:
                 for name, typed in zip(self.by, keys, strict=True)
             ),
             state=tuple(Part(text=name, typed=typed, definition=typed) for name, typed in kept.items()),
+            settings={"number of buckets": str(self.buckets), **settings},
         )
 
 
@@ -144,6 +151,8 @@ class Lifetime:
     column: str | None
     ttl_us: int | None
     watermark: Policy
+    declared: str | None = None
+    """The column by which sources say how far they are, if they do."""
 
     @classmethod
     def of(
@@ -158,7 +167,15 @@ class Lifetime:
         if ttl is None:
             return cls(column=None, ttl_us=None, watermark=perfect())
         time = find_event_time(rows, title, event_time, watermark)
-        return cls(column=time.column, ttl_us=duration_us(ttl, f"{title}: ttl"), watermark=time.policy(rows))
+        return cls(
+            column=time.column,
+            ttl_us=duration_us(ttl, f"{title}: ttl"),
+            watermark=time.policy(rows),
+            declared=time.declared,
+        )
 
-    def __str__(self) -> str:
-        return "for ever" if self.ttl_us is None else duration_text(self.ttl_us)
+    @property
+    def settings(self) -> dict[str, str]:
+        """In words, for the check whether a changed pipeline can go on."""
+        kept = "for ever" if self.ttl_us is None else duration_text(self.ttl_us)
+        return {"ttl": kept, "event time": self.column or "none"}

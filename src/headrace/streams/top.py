@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from headrace.streams.buckets.logic import LATE
 from headrace.streams.buckets.operator import BUCKET_COUNT
 from headrace.streams.keyed.top import TopRows
+from headrace.streams.plans.results import IDENTITY_KEY, REMOVED_KEY
 from headrace.streams.stateful import Lifetime, Stateful
 from headrace.streams.time.durations import Duration
 from headrace.streams.time.policies import Policy
@@ -41,7 +42,14 @@ def top(  # noqa: PLR0913 - each is a property of the operator, given by name
     """
     keys, ordered, items = _names(by), _names(order_by), _names(item)
     lifetime = Lifetime.of(rows, _TITLE, ttl, event_time, watermark)
-    operator = Stateful(title=_TITLE, rows=rows, by=keys, event_time=lifetime.column, buckets=buckets)
+    operator = Stateful(
+        title=_TITLE,
+        rows=rows,
+        by=keys,
+        event_time=lifetime.column,
+        buckets=buckets,
+        declared=lifetime.declared,
+    )
     rest = drop if ttl is None else operator.late_policy(late)
     logic = TopRows(
         by=keys,
@@ -54,10 +62,18 @@ def top(  # noqa: PLR0913 - each is a property of the operator, given by name
         watermark=lifetime.watermark,
         late=rest,
     )
-    which = f"{'smallest' if smallest else 'greatest'} {n} by {', '.join(ordered)}"
-    kept = {"rows": f"{which}, items {', '.join(items) or 'none'}, kept {lifetime}"}
+    settings = {
+        "choice": f"{'smallest' if smallest else 'greatest'} {n} by {', '.join(ordered)}",
+        "item": ", ".join(items) or "none",
+        **lifetime.settings,
+    }
+    described = operator.described("top rows", {}, settings)
     # The place of a row in the log tells which came first; it is not part of a result.
-    return operator.run(rows, logic, operator.described("top rows", kept), {LATE: rest}).drop(METADATA_COLUMN)
+    result = operator.run(rows, logic, described, {LATE: rest}).drop(METADATA_COLUMN)
+    identity = (*keys, "rank")
+    for name in identity:
+        result = result.withMetadata(name, {**result.schema[name].metadata, IDENTITY_KEY: len(identity)})
+    return result.withMetadata("removed", {REMOVED_KEY: True})
 
 
 def _names(names: str | Sequence[str]) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from headrace.streams.time.policies import Policy, perfect
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.windows.aggregate import Aggregate
 from headrace.streams.windows.kinds import GlobalWindow, Kind, kind_text
-from headrace.streams.windows.late import LatePolicy, SideOutput, after_all, drop
+from headrace.streams.windows.late import LatePolicy, SideOutput, Update, after_all, drop
 from headrace.streams.windows.logics import window_logic
 from headrace.streams.windows.triggers import Each, Trigger, on_time
 
@@ -56,8 +56,9 @@ def window(  # noqa: PLR0913 - each is a property of windows, given by name
 
     `late` says what becomes of rows that come when their windows have ended: `hr.drop` counts them,
     `hr.side_output(topic)` writes them to a topic, `hr.update(within=...)` lets windows fire again. If
-    nothing is said they go to the topic `<pipeline>.late`. Event time and watermark are those of the topic
-    that the rows come from, unless they are given here.
+    nothing is said they go to the topic `<pipeline>.late`, or `<pipeline>.late-2` for the second operator
+    of a pipeline. Event time and watermark are those of the topic that the rows come from, unless they are
+    given here.
     """
     keys = (by,) if isinstance(by, str) else tuple(by)
     if not keys:
@@ -72,6 +73,7 @@ def window(  # noqa: PLR0913 - each is a property of windows, given by name
         by=keys,
         event_time=None if time is None else time.column,
         buckets=buckets,
+        declared=None if time is None else time.declared,
     )
     return Windowed(stateful=stateful, kind=kind, time=time, late=late, trigger=trigger or on_time())
 
@@ -124,7 +126,13 @@ class Windowed:
         )
         rest = after_all(late)
         kept = {each.name: found.definition(each) for each in found.aggregates}
-        described = self.stateful.described(kind_text(self.kind), kept)
+        settings = {
+            "event time": self.stateful.event_time or "none",
+            "retract": str(isinstance(late, Update) and late.retract),
+        }
+        if isinstance(self.trigger, Each):
+            settings["accumulate"] = str(self.trigger.accumulate)
+        described = self.stateful.described(kind_text(self.kind), kept, settings)
         rows = self._prepared(found, keep_all=isinstance(rest, SideOutput))
         return self.stateful.run(rows, logic, described, {LATE: rest})
 
@@ -133,7 +141,8 @@ class Windowed:
         made = self.rows.withColumns(found.arguments)
         if keep_all:
             return made
-        wanted = {*self.by, *found.reads, self.stateful.event_time, METADATA_COLUMN}
+        times = {self.stateful.event_time, self.stateful.declared}
+        wanted = {*self.by, *found.reads, *times, METADATA_COLUMN}
         if isinstance(self.trigger, Each):
             wanted.add(self.trigger.where)
         return made.select(*(name for name in made.columns if name in wanted))

@@ -38,6 +38,7 @@ from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan, make_plan
 from headrace.streams.queries import Queries
 from headrace.streams.session import start_session, stop_session
+from headrace.streams.time_only import TIME_COLUMN, time_only
 from headrace.streams.topic import METADATA_COLUMN, Topic
 from headrace.testing.rows import as_mapping, difference, encode, plain
 
@@ -98,13 +99,14 @@ class PipelineScript:
         """
         for row in rows:
             key = None if isinstance(row, str | bytes) else _key(topic, as_mapping(row))
-            self._produce(topic, encode(row), key)
+            self._produce(topic.name, encode(row), key, 0 if key is None else BY_KEY)
         return self._flushed()
 
     def advance(self, topic: Topic, to: datetime) -> Self:
-        """Let a topic's event time come this far, with no row that the pipeline would see.
+        """Let the event time of all partitions of a topic come this far, with no row that the pipeline sees.
 
-        The topic must have an event time and a watermark, which is then `to` less its delay.
+        The topic must have an event time and a watermark, which is then `to` less its delay; where sources
+        declare how far they are, it is `to`.
         """
         if topic.event_time is None or topic.watermark is None:
             raise UsageError(
@@ -113,7 +115,9 @@ class PipelineScript:
         schema = parse_schema(topic)
         row = {field.name: _filler(field.dataType) for field in schema.fields if not field.nullable}
         value = encode({**row, topic.event_time: to})
-        self._produce(topic, value, None, headers={ADVANCE_HEADER: to.isoformat()})
+        for name in topic.names:
+            for partition in range(self._partition_counts.get(name, 1)):
+                self._produce(name, value, None, partition, headers={ADVANCE_HEADER: to.isoformat()})
         return self._flushed()
 
     def process(self) -> Self:
@@ -194,19 +198,19 @@ class PipelineScript:
 
     def _produce(
         self,
-        topic: Topic,
+        topic: str,
         value: bytes,
         key: bytes | None,
+        partition: int,
         *,
         headers: dict[str, str | bytes | None] | None = None,
     ) -> None:
-        if topic.name not in self._partition_counts:
+        if topic not in self._partition_counts:
             raise PipelineError(
-                f"pipeline {self._pipeline.name} does not read {topic.name}: it has "
+                f"pipeline {self._pipeline.name} does not read {topic}: it has "
                 f"{', '.join(self._partition_counts)}"
             )
-        partition = 0 if key is None else BY_KEY
-        self._producer.produce(topic.name, value, key, partition, headers=headers)
+        self._producer.produce(topic, value, key, partition, headers=headers)
         self._has_work = True
 
     def _flushed(self) -> Self:
@@ -271,12 +275,12 @@ def _deaf_to_advances(pipeline: Pipeline[Any]) -> Pipeline[Any]:
     @functools.wraps(pipeline.function)
     def function(*args: DataFrame, **kwargs: DataFrame) -> DataFrame:
         given = dict(zip(pipeline.sources(), args, strict=False)) | kwargs
-        return pipeline.function(
-            **{
-                name: frame.where(_is_row(timed[name])) if name in timed else frame
-                for name, frame in given.items()
-            }
-        )
+        frames = {
+            name: frame.where(_is_row(timed[name])) if name in timed else frame
+            for name, frame in given.items()
+        }
+        with time_only([_advances(given[name], event_time) for name, event_time in timed.items()]):
+            return pipeline.function(**frames)
 
     return replace(pipeline, function=function)
 
@@ -286,8 +290,19 @@ def _is_row(event_time: str) -> Column:
 
     The event time must stand in the condition, or Spark would drop the row before the watermark has seen it.
     """
+    return ~_is_advance() | (F.col(event_time) < F.lit(_LONG_AGO))
+
+
+def _advances(frame: DataFrame, event_time: str) -> DataFrame:
+    """The advances of a topic, for operators that have a watermark of their own."""
+    # In one comparison, so that Spark's own watermark sees all rows here, too: see above.
+    time = F.coalesce(F.when(_is_advance(), F.col(event_time)), F.lit(_LONG_AGO))
+    return frame.where(time > F.lit(_LONG_AGO)).select(F.col(event_time).alias(TIME_COLUMN), METADATA_COLUMN)
+
+
+def _is_advance() -> Column:
     is_advance = F.exists(F.col(METADATA_COLUMN)["headers"], lambda header: header["key"] == ADVANCE_HEADER)
-    return ~F.coalesce(is_advance, F.lit(False)) | (F.col(event_time) < F.lit(_LONG_AGO))
+    return F.coalesce(is_advance, F.lit(False))
 
 
 def _key(topic: Topic, row: dict[str, Any]) -> bytes | None:

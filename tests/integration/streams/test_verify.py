@@ -52,6 +52,30 @@ def open_totals(orders: DataFrame) -> DataFrame:
     )
 
 
+scores = hr.topic(
+    ["scores", "more-scores"],
+    schema="game string, points int, at timestamp",
+    event_time="at",
+    watermark=hr.adaptive(at_least="0 seconds", at_most="1 second"),
+    partitions=1,
+)
+
+
+@hr.pipeline(writes=hr.topic("games", key="game", partitions=2), reads={"rows": scores})
+def games(rows: DataFrame) -> DataFrame:
+    windows = hr.window(rows, hr.tumbling("1 minute"), by="game", late=hr.drop)
+    return windows.agg(F.sum("points").alias("points"))
+
+
+@hr.pipeline(writes=hr.topic("board", key="game", partitions=2), reads={"rows": scores})
+def board(rows: DataFrame) -> DataFrame:
+    return hr.top(rows, 2, by="game", order_by="points", ttl="1 minute", late=hr.drop)
+
+
+def score(game: str, points: int, at: str) -> tuple[str, str]:
+    return game, json.dumps({"game": game, "points": points, "at": f"2026-01-01T{at}Z"})
+
+
 def order(number: str, amount: float, at: str = "00:00:30") -> tuple[str, str]:
     return number, json.dumps({"id": number, "amount": amount, "at": f"2026-01-01T{at}Z"})
 
@@ -152,6 +176,38 @@ def test_the_last_result_of_each_key_is_verified_and_late_rows_are_known(
 
     # A tombstone is the last result of its key. An aggregate without windows leaves nothing out.
     assert (told(verified(open_totals)), verified(open_totals).way) == (set(), "latest")
+
+
+def test_windows_and_leaderboards_are_verified_by_what_they_came_to(
+    kafka: Any, start: Any, processed: Any, verified: Verify
+) -> None:
+    queries = start(games, board, realtime=False)
+    kafka.produce("scores", [score("go", 1, "00:00:30"), score("go", 2, "00:00:40")])
+    kafka.read("board", lambda found: len(found) >= 2)
+    kafka.produce("scores", [score("go", 3, "00:05:00")])
+    # The first two have left, so that there is nothing at the second rank any more.
+    kafka.read("board", lambda found: any(json.loads(each.value)["removed"] for each in found))
+    kafka.read("games", lambda found: len(found) >= 1)
+    for query in ("games", "board"):
+        processed(query, "scores")
+
+    on_board = verified(board)
+
+    assert (on_board.way, on_board.verdict, told(on_board)) == ("latest", "equal", set())
+    assert on_board.computed_count == on_board.written_count == 1
+
+    # By what is in the log now, no window must have ended; when one did, this partition was not known.
+    kafka.produce("more-scores", [score("chess", 9, "00:00:10")])
+    processed("games", "more-scores")
+    queries.stop()
+
+    in_windows = verified(games)
+
+    assert (in_windows.way, in_windows.verdict, told(in_windows)) == ("latest", "equal", set())
+    assert in_windows.computed_count == in_windows.written_count == 1
+
+    kafka.produce("games", [score("chess", 9, "00:00:10")])
+    assert verified(games).verdict == "undecided"
 
 
 def test_what_the_guarantee_allows_is_counted_and_is_no_error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,6 +39,12 @@ def totals(orders: DataFrame) -> DataFrame:
 def minutes(readings: DataFrame) -> DataFrame:
     first_of_each = readings.dropDuplicatesWithinWatermark(["sensor"])
     return first_of_each.select("sensor", "at")
+
+
+@hr.pipeline(writes=hr.topic("counts", key="sensor"))
+def counts(readings: DataFrame) -> DataFrame:
+    windows = hr.window(readings, hr.tumbling("10 seconds"), by="sensor").agg(F.sum("count").alias("count"))
+    return windows.select("sensor", F.col("window.end").alias("until"), "count")
 
 
 def order(number: str, amount: float) -> dict[str, object]:
@@ -93,6 +100,16 @@ def test_event_time_advances_without_a_row_that_the_pipeline_sees(headrace_pipel
     script.advance(readings, moment(50)).expect()
     later = {"sensor": "s", "count": 1, "at": moment(55)}
     script.add(readings, later).expect({"sensor": "s", "at": moment(55)})
+
+
+def test_event_time_advances_in_all_partitions_for_windows_of_our_own(headrace_pipeline: Any) -> None:
+    keyed = replace(readings, key="sensor")
+    script = headrace_pipeline(counts)
+    both = [{"sensor": sensor, "count": 2, "at": moment(5)} for sensor in ("s", "t", "u", "v")]
+    script.add(keyed, *both).expect()
+    script.advance(readings, moment(19)).expect()
+    script.advance(readings, moment(20))
+    script.expect(*({"sensor": each["sensor"], "until": moment(10), "count": 2} for each in both))
 
 
 def test_other_code_goes_on_from_the_checkpoint(headrace_pipeline: Any) -> None:

@@ -93,7 +93,8 @@ def test_a_silent_partition_is_named_with_its_last_event_and_how_to_go_on_withou
         "no idle_after is set, so it is waited for without end"
     )
     assert found.advice == (
-        "look at what writes to orders-3, or give the watermark an idle_after: "
+        "look at what writes to orders-3, and at filters before the operator, which may leave its rows "
+        "out, or give the watermark an idle_after: "
         'hr.bounded(..., idle_after="5 minutes")'
     )
 
@@ -101,7 +102,10 @@ def test_a_silent_partition_is_named_with_its_last_event_and_how_to_go_on_withou
 def test_a_silent_partition_is_waited_for_until_it_is_idle() -> None:
     found = why(report(source("orders-3", 600, 590), source("orders-0", 1, 1), idle_after_us=15 * MINUTE))
     assert "it is waited for until other records are more than 15 minutes newer, by idle_after" in found.found
-    assert found.advice == "look at what writes to orders-3, or give the watermark a shorter idle_after"
+    assert found.advice == (
+        "look at what writes to orders-3, and at filters before the operator, which may leave its rows "
+        "out, or give the watermark a shorter idle_after"
+    )
 
 
 def test_an_idle_partition_holds_nothing_back() -> None:
@@ -161,10 +165,17 @@ def test_before_the_first_event_there_is_no_watermark() -> None:
     assert found.advice == "look at the topic, and at its event_time="
 
 
-def test_perfect_watermarks_wait_for_what_sources_declare() -> None:
-    found = why(report(source("orders-0", 1), delay_us=None, watermark_us=None))
-    assert "it waits for orders-0 to declare how far it is, as hr.perfect() asks" in found.found
+@pytest.mark.parametrize("watermark_us", [None, NOW_US - 5 * MINUTE])
+def test_declared_watermarks_wait_for_what_sources_declare(watermark_us: int | None) -> None:
+    found = why(report(source("orders-0", 1), delay_us=None, watermark_us=watermark_us))
+    assert "it waits for orders-0 to declare how far it is, as hr.declared() asks" in found.found
     assert "hr.bounded" in found.advice
+
+
+def test_sources_that_declare_how_far_they_are_hold_nothing_back() -> None:
+    found = why(report(source("orders-0", 1), delay_us=None, watermark_us=NOW_US - 2 * S))
+    assert not found.is_held_back
+    assert "as far as the sources have declared" in found.found
 
 
 def test_where_rows_come_without_their_place_no_partition_can_be_named() -> None:

@@ -32,6 +32,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from headrace.driver.event_time import TimeReport
+from headrace.streams.time.lateness import LatenessRun
 
 Tables = Mapping[str, pa.Table]
 
@@ -54,9 +55,8 @@ class SourceProgress:
     """When the newest record was written to the log; None where that is not known."""
     declared_us: int | None = None
     """The source has said that nothing older will come; None where it says no such thing."""
-    lateness_counts: tuple[int, ...] = ()
-    """How many rows were how far behind the newest event before them in the source and the batch: entry 0
-    counts those that were not, entry i those by less than 2**i milliseconds that are in no entry before."""
+    lateness: tuple[LatenessRun, ...] = ()
+    """How late its rows were; judged by the micro-batch alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,16 +27,18 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Logic, Step
-from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack
+from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack, pack_progress
+from headrace.streams.buckets.plan_column import operator_column
 from headrace.streams.buckets.reports import OperatorReports, new_reports
 from headrace.streams.buckets.sources import PLACE_FIELDS, has_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
 from headrace.streams.building import Noted, find_building
 from headrace.streams.python_worker import keep_what_is_loaded
+from headrace.streams.time_only import TIME_COLUMN, time_only_of
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.unended import is_unended
 
@@ -53,11 +55,9 @@ once for each output of a bucket that has rows; again, with the same, when a tas
 
 _BUCKET: Final = "_bucket"
 _PACKED: Final = "bucket int, blob binary"
-_STEPPED: Final = "bucket int, output string, blob binary"
 # Not as DDL, which each task of each batch would have Java parse.
 _NAME: Final = StructType([StructField("name", StringType())])
 _BLOB: Final = StructType([StructField("blob", BinaryType())])
-_STEPPED_NAMES: Final = ("bucket", "output", "blob")
 _UNPACKED_ROWS_MAX: Final = 65_536
 
 
@@ -87,16 +87,18 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
     packer = Packer(schema=given, bucket_count=buckets, event_time=event_time, declared=declared)
     bucket = F.pmod(F.xxhash64(*by), F.lit(buckets)).cast("int").alias(_BUCKET)
     packed = lean.select("*", bucket).mapInArrow(packer.run, _PACKED)
+    for beside in time_only_of(rows) if event_time is not None else ():
+        packed = packed.union(_with_places(beside).mapInArrow(packer.run_time_only, _PACKED))
     reports = new_reports(name, rows) if rows.isStreaming else None
     owner = Owner(operator=name, by=tuple(by), bucket_count=buckets)
     stepper = Stepper(logic=logic, owner=owner, reports=reports)
     if rows.isStreaming:
         stepped = packed.groupBy("bucket").transformWithState(
-            StepProcessor(stepper), _STEPPED, outputMode="update", timeMode="None"
+            StepProcessor(stepper), _stepped(operator_column(name)), outputMode="update", timeMode="None"
         )
     else:
         step_once = _step_once(stepper, is_end=not is_unended())
-        stepped = packed.groupBy("bucket").applyInArrow(step_once, _STEPPED)
+        stepped = packed.groupBy("bucket").applyInArrow(step_once, _stepped("blob"))
     unpacker = Unpacker(schema=outputs[RESULTS], operator=name, side=side)
     return stepped.mapInArrow(unpacker.run, from_arrow_schema(outputs[RESULTS], prefer_timestamp_ntz=True))
 
@@ -126,6 +128,24 @@ class Packer:
             event_time=self.event_time,
             declared=self.declared,
         )
+        yield from self._labelled(blobs)
+
+    def run_time_only(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same of rows that only tell how far their sources are."""
+        filled = [batch for batch in batches if batch.num_rows]
+        if filled:
+            yield from self._labelled(
+                pack_progress(
+                    pa.Table.from_batches(filled),
+                    self.schema,
+                    bucket_count=self.bucket_count,
+                    task=_task(),
+                    event_time=TIME_COLUMN,
+                    declares=self.declared is not None,
+                )
+            )
+
+    def _labelled(self, blobs: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         names = labels(self.bucket_count)
         held: list[tuple[int, bytes]] = []
         for bucket, blob in blobs:
@@ -177,8 +197,9 @@ class StepProcessor(StatefulProcessor):
             else:
                 self._tables.updateValue((name,), (blob,))
         self._stepper.report(key[0], step)
+        column = operator_column(self._stepper.owner.operator)
         for name, table in _filled(step):
-            yield Row(bucket=key[0], output=name, blob=write_table(table))
+            yield Row(**{"bucket": key[0], "output": name, column: write_table(table)})
 
     def close(self) -> None:
         """Nothing is held."""
@@ -223,7 +244,7 @@ class Unpacker:
         """The results as rows; what else there is goes to its side."""
         keep_what_is_loaded("unpack")
         for batch in batches:
-            for bucket, output, blob in zip(*(batch.column(name) for name in _STEPPED_NAMES), strict=True):
+            for bucket, output, blob in zip(*batch.columns, strict=True):
                 table = read_table(blob.as_py())
                 if output.as_py() == RESULTS:
                     yield from table.cast(self.schema).to_batches(max_chunksize=_UNPACKED_ROWS_MAX)
@@ -259,6 +280,17 @@ def _type_of(rows: DataFrame, column: str, name: str) -> DataType:
     if column not in rows.columns:
         raise PipelineError(f"{name}: there is no column {column!r} among {', '.join(rows.columns)}")
     return rows.schema[column].dataType
+
+
+def _stepped(blob: str) -> StructType:
+    """What steps make. In a stream, the column of blobs says of which operator, as nothing else does."""
+    return StructType(
+        [
+            StructField("bucket", IntegerType()),
+            StructField("output", StringType()),
+            StructField(blob, BinaryType()),
+        ]
+    )
 
 
 def _with_places(rows: DataFrame) -> DataFrame:

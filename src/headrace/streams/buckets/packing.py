@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -55,7 +56,10 @@ def pack(
     event_time: str | None = None,
     declared: str | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-    """A blob for each bucket. `buckets` says of each row which one is its own; there is at least one row."""
+    """A blob for each bucket. `buckets` says of each row which one is its own; there is at least one row.
+
+    A row that declares how far its source is, and has no event time, is no event: it goes to no bucket.
+    """
     rows = rows.combine_chunks()
     sources = sources_of(rows, task)
     order = in_order(sources)
@@ -64,8 +68,9 @@ def pack(
         offsets = None if sources.offsets is None else sources.offsets[order]
         sources = Sources(names=sources.names, numbers=sources.numbers[order], offsets=offsets)
     progress = progress_of(rows, sources, event_time=event_time, declared=declared)
-    by_bucket = np.argsort(buckets.astype(np.uint16), kind="stable")
-    rows, numbers = rows.take(by_bucket), sources.numbers[by_bucket]
+    is_event = _events(rows, event_time, declared)
+    by_bucket = is_event[np.argsort(buckets[is_event].astype(np.uint16), kind="stable")]
+    rows, buckets, numbers = rows.take(by_bucket), buckets[by_bucket], sources.numbers[by_bucket]
     ends = np.cumsum(np.bincount(buckets, minlength=bucket_count))
     told = [to_json(each) for each in progress]
     for bucket, end in enumerate(ends.tolist()):
@@ -74,6 +79,30 @@ def pack(
         runs = [[name, count] for name, count in zip(sources.names, counts, strict=True) if count]
         metadata = {METADATA_KEY: json.dumps({"task": task, "runs": runs, "progress": told})}
         yield bucket, write_table(rows.slice(start, end - start), metadata)
+
+
+def pack_progress(
+    rows: pa.Table, schema: pa.Schema, *, bucket_count: int, task: int, event_time: str, declares: bool
+) -> Iterator[tuple[int, bytes]]:
+    """A blob without rows, of this schema, for each bucket: it only tells how far the rows' sources are.
+
+    Whether a source has declared that time, or has had an event of it, `declares` says.
+    """
+    rows = rows.combine_chunks()
+    declared = event_time if declares else None
+    found = progress_of(rows, sources_of(rows, task), event_time=event_time, declared=declared)
+    told = [to_json(replace(each, lateness=())) for each in found]
+    metadata = {METADATA_KEY: json.dumps({"task": task, "runs": [], "progress": told})}
+    blob = write_table(schema.empty_table(), metadata)
+    return ((bucket, blob) for bucket in range(bucket_count))
+
+
+def _events(rows: pa.Table, event_time: str | None, declared: str | None) -> npt.NDArray[np.intp]:
+    """Where the rows are that are more than the word of a source how far it is."""
+    if event_time is None or declared is None:
+        return np.arange(len(rows))
+    is_word = pc.and_(pc.is_null(rows.column(event_time)), pc.is_valid(rows.column(declared)))
+    return np.flatnonzero(~is_word.to_numpy())
 
 
 def arrivals(blobs: Iterable[bytes], *, is_end: bool = False) -> Arrivals:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.streams.buckets.logic import SourceProgress
+from headrace.streams.time.lateness import LatenessRun, lateness_runs
 from headrace.streams.topic import METADATA_COLUMN
 
 PLACE_FIELDS: Final = ("topic", "partition", "offset", "timestamp")
@@ -84,7 +85,7 @@ def progress_of(
                 event_time_us_max=_newest(times, own),
                 record_time_us_max=_newest(records, own),
                 declared_us=_newest(declarations, own),
-                lateness_counts=() if times is None else _lateness_counts(times[0][own][times[1][own]]),
+                lateness=() if times is None else lateness_runs(times[0][own][times[1][own]]),
             )
         )
     return tuple(found)
@@ -105,7 +106,8 @@ def to_json(progress: SourceProgress) -> dict[str, Any]:
 
 def from_json(told: dict[str, Any]) -> SourceProgress:
     """What `to_json` gave."""
-    return SourceProgress(**{**told, "lateness_counts": tuple(told["lateness_counts"])})
+    runs = (LatenessRun(newest_us, tuple(counts)) for newest_us, counts in told["lateness"])
+    return SourceProgress(**{**told, "lateness": tuple(runs)})
 
 
 Micros = tuple[Longs, npt.NDArray[np.bool_]]
@@ -140,28 +142,15 @@ def _newest(times: Micros | None, own: Any) -> int | None:
     return int(present.max()) if len(present) else None
 
 
-def _lateness_counts(times: Longs) -> tuple[int, ...]:
-    """See SourceProgress."""
-    if not len(times):
-        return ()
-    behind_ms = (np.maximum.accumulate(times) - times) / 1000
-    entries = np.zeros(len(times), np.int64)
-    late = behind_ms > 0
-    entries[late] = np.maximum(1, np.floor(np.log2(behind_ms[late])).astype(np.int64) + 1)
-    return tuple(np.bincount(entries).tolist())
-
-
 def _together(one: SourceProgress, other: SourceProgress) -> SourceProgress:
-    counts = [one.lateness_counts, other.lateness_counts]
-    length = max(map(len, counts))
-    padded = [(*each, *[0] * (length - len(each))) for each in counts]
     return replace(
         one,
         row_count=one.row_count + other.row_count,
         event_time_us_max=_later(one.event_time_us_max, other.event_time_us_max),
         record_time_us_max=_later(one.record_time_us_max, other.record_time_us_max),
         declared_us=_later(one.declared_us, other.declared_us),
-        lateness_counts=tuple(map(sum, zip(*padded, strict=True))),
+        # What one task has read is not judged by what another has.
+        lateness=(*one.lateness, *other.lateness),
     )
 
 

@@ -87,6 +87,7 @@ def _operator_changes(kept: Sequence[Operator], now: Sequence[Operator]) -> Iter
 def _within(before: Operator, after: Operator) -> Iterator[Change]:
     yield from _key_changes(before, after)
     yield from _state_changes(before, after)
+    yield from _setting_changes_within(before, after)
 
 
 def _key_changes(before: Operator, after: Operator) -> Iterator[Change]:
@@ -134,6 +135,20 @@ def _state_changes(before: Operator, after: Operator) -> Iterator[Change]:
         )
     if not gone and not new_parts:
         yield from _rearranged(before, after)
+
+
+def _setting_changes_within(before: Operator, after: Operator) -> Iterator[Change]:
+    if not before.settings:
+        # One of Spark's own, or nobody has noted them down.
+        return
+    for name in sorted({*before.settings, *after.settings}):
+        old, new = (each.settings.get(name, "not set") for each in (before, after))
+        if old != new:
+            yield _state_change(
+                before,
+                f"has another {name}: {new} instead of {old}",
+                f"what it keeps was made for the old one: restore it, or {ANEW}",
+            )
 
 
 def _rearranged(before: Operator, after: Operator) -> Iterator[Change]:

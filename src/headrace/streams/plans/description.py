@@ -4,13 +4,17 @@
     ├── sources          topics, in the order in which Spark numbers its sources
     ├── operators        what keeps state, from the sources up
     │   ├── keys         what state is kept by
-    │   └── state        what is kept: aggregates, or the columns of a join's sides
+    │   ├── state        what is kept: aggregates, or the columns of a join's sides
+    │   └── settings     what else decides what is kept: for how long, how much of it
     ├── shuffle_partition_count, output_mode
     └── watermarks       how long operators wait for late rows, by column
 
 A part has three texts. `text` is for people: `sum(amount)`. `typed` has the types of its columns, because
 they decide the layout of the state. `definition` follows each column down to the topics' own, through all
 projections, so that a window of another length, or a key that is made in another way, is seen.
+
+Operators of this package are functions that keep bytes to Spark; they describe themselves. Which of them an
+operator of the plan is, the plan tells by the name of a column that the operator makes.
 
 All of them are texts that stay the same from session to session. Long definitions are kept as digests.
 """
@@ -19,9 +23,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
+from headrace.streams.buckets.plan_column import operator_of
 from headrace.streams.plans.lineage import Lineage, output_of, trace
 from headrace.streams.plans.tree import Node, Rendering, type_text
 
@@ -39,7 +45,6 @@ OPERATORS: Final = {
     "TransformWithStateInPySpark": "transformWithState",
 }
 """Operators that keep state, by Spark's name, as a user writes them."""
-OWN_STATE: Final = "transformWithState"
 _DIGEST: Final = "sha256:"
 _KEY_FIELDS: Final = ("groupingExpressions", "keys", "groupingAttributes", "condition")
 
@@ -60,6 +65,8 @@ class Operator:
     kind: str
     keys: tuple[Part, ...]
     state: tuple[Part, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """What its state was made for, in words, by name; empty where nobody has said."""
 
     def __str__(self) -> str:
         by = f" by {', '.join(key.text for key in self.keys)}" if self.keys else ""
@@ -81,15 +88,6 @@ class Description:
         """Whether an operator may leave rows out that come behind the watermark."""
         return any(_drops_late_rows(operator, self.watermarks) for operator in self.operators)
 
-    def with_own(self, operators: Sequence[Operator]) -> Description:
-        """The same, in which operators that keep their state in Python are as they describe themselves.
-
-        To Spark, each is a function that keeps bytes. They come in the order of the plan.
-        """
-        described = iter(operators)
-        known = [next(described, each) if each.kind == OWN_STATE else each for each in self.operators]
-        return replace(self, operators=tuple(known))
-
     def to_json(self) -> dict[str, Any]:
         """As it is kept."""
         return asdict(self)
@@ -104,6 +102,7 @@ class Description:
                     kind=operator["kind"],
                     keys=tuple(Part(**part) for part in operator["keys"]),
                     state=tuple(Part(**part) for part in operator["state"]),
+                    settings=dict(operator.get("settings", {})),
                 )
                 for operator in kept["operators"]
             ),
@@ -113,7 +112,7 @@ class Description:
         )
 
 
-def describe(
+def describe(  # noqa: PLR0913 - each is what a checkpoint depends on, given by name
     plan: Node,
     optimized: Node,
     *,
@@ -122,15 +121,18 @@ def describe(
     shuffle_partition_count: int,
     output_mode: str,
     watermarks: Mapping[str, str],
+    own: Mapping[str, Operator] = MappingProxyType({}),
 ) -> Description:
     """Describe a plan. `columns` are the topics' own, by the session's numbers.
 
+    `own` are operators that keep their state in Python, by name, as they describe themselves.
     The optimized plan tells which columns a join has to keep: those that are used above it.
     """
     lineage = trace(plan, columns)
     joins = [_sides(node) for node in _bottom_up(optimized) if _is_stateful(node) and node.kind == "Join"]
     operators = [
-        _operator(node, lineage, joins.pop(0) if node.kind == "Join" and joins else ())
+        own.get(_own_name(node))
+        or _operator(node, lineage, joins.pop(0) if node.kind == "Join" and joins else ())
         for node in _bottom_up(plan)
         if _is_stateful(node)
     ]
@@ -180,6 +182,12 @@ def _operator(node: Node, lineage: Lineage, sides: Sequence[Node]) -> Operator:
         kind = f"{_object_name(node.fields.get('joinType')).lower()} {kind}"
     own = _own_state(node)
     return Operator(kind=kind, keys=tuple(_part(key, lineage) for key in keys), state=(*state.values(), *own))
+
+
+def _own_name(node: Node) -> str:
+    """The name of an operator of this package; empty where it is another."""
+    names = (operator_of(column.name) for column in node.expressions("outputAttrs"))
+    return next((name for name in names if name is not None), "")
 
 
 def _field(node: Node, field: str) -> tuple[Node, ...]:

@@ -6,7 +6,8 @@ A watermark of 10:00 says: nothing older than 10:00 is waited for any more.
 |---|---|
 | `bounded("10 seconds")` | its newest event, less 10 seconds |
 | `adaptive(quantile=0.99)` | its newest event, less what 99 of 100 events are late by at most |
-| `perfect()` | what it has declared; or everything, at the end of the input |
+| `declared("complete_until")` | what it says itself, in a column of its rows |
+| `perfect()` | everything, at the end of the input |
 
 Policies are values, and travel as JSON: `{"policy": "bounded", "delay_us": 10000000, "idle_after_us": null}`.
 """
@@ -40,16 +41,27 @@ class Adaptive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """Sources say themselves how far they are, in a column of their rows."""
+
+    column: str
+    partitions: int | None = None
+    """How many must have said so before the watermark moves; None for those that are known by then."""
+    idle_after_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Perfect:
-    """Sources say themselves how far they are; without that, only the end of the input completes a window."""
+    """Only the end of the input completes a window."""
 
     idle_after_us: None = None
 
 
-Policy = Bounded | Adaptive | Perfect
+Policy = Bounded | Adaptive | Declared | Perfect
 _POLICIES: Final[dict[str, type[Policy]]] = {
     "bounded": Bounded,
     "adaptive": Adaptive,
+    "declared": Declared,
     "perfect": Perfect,
 }
 
@@ -85,9 +97,28 @@ def adaptive(
     )
 
 
+def declared(column: str, *, partitions: int | None = None, idle_after: Duration | None = None) -> Declared:
+    """Wait until the sources say that nothing older will come: `declared("complete_until")`.
+
+    The column is a timestamp of the rows, null in those that say nothing. A partition that has not said
+    anything yet holds the watermark back. One that has had no row at all is not known; with `partitions`,
+    the watermark does not move before so many have spoken.
+    """
+    if not _is_name(column):
+        raise PipelineError(f"declared({column!r}): name the column by which sources say how far they are")
+    if partitions is not None and partitions < 1:
+        raise PipelineError(f"declared(partitions={partitions!r}): wait for at least one partition")
+    return Declared(column=column, partitions=partitions, idle_after_us=_idle_us(idle_after))
+
+
 def perfect() -> Perfect:
-    """Wait until the sources declare that nothing older will come, or the input ends."""
+    """Wait until the input ends."""
     return Perfect()
+
+
+def declared_column(policy: Policy | None) -> str | None:
+    """The column by which sources say how far they are; None where they don't."""
+    return policy.column if isinstance(policy, Declared) else None
 
 
 def to_json(policy: Policy) -> str:
@@ -103,6 +134,10 @@ def from_json(text: str) -> Policy:
         return _POLICIES[fields.pop("policy")](**fields)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise PipelineError(f"this is no policy of a watermark: {text!r}; make it by to_json") from error
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
 
 
 def _is_fraction(value: object) -> bool:

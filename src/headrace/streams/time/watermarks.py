@@ -9,7 +9,8 @@ The rules, in each micro-batch:
   all, is idle, and left out. When it has rows again it counts again.
 - Sources that don't say when their records were written are tasks, which only this micro-batch knows: they
   are not remembered, and `idle_after` means nothing to them.
-- A source that never had an event with a time is left out.
+- A source that never had an event with a time is left out; where sources declare how far they are, one that
+  has not done so yet is waited for.
 - A micro-batch without rows changes nothing.
 - At the end of the input the watermark is the end of time.
 
@@ -35,7 +36,8 @@ import pyarrow as pa
 from headrace.driver.event_time import SOURCES_TOLD_MAX, Standing, TimeReport
 from headrace.streams.buckets.logic import Arrivals, SourceProgress
 from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX, EVENT_TIME_US_MIN
-from headrace.streams.time.policies import Adaptive, Bounded, Policy
+from headrace.streams.time.lateness import lateness_counts
+from headrace.streams.time.policies import Adaptive, Bounded, Declared, Policy
 
 HALF_LIFE_ROWS: Final = 100_000
 """After so many rows, a row counts half in what lateness is expected."""
@@ -99,12 +101,13 @@ def track(policy: Policy, tracked: pa.Table | None, arrivals: Arrivals) -> Track
         event_us=_greatest(known.all.event_us, *(source.event_us for source in here.values())),
         record_us=_greatest(known.all.record_us, *(source.record_us for source in here.values())),
     )
-    lateness = _decayed(known.lateness, progress)
+    is_adaptive = isinstance(policy, Adaptive)
+    lateness = _decayed(known, progress) if is_adaptive else known.lateness
     places = _standings(policy, sources, newest.record_us, lateness)
     after_us = known.watermark_us
     if arrivals.is_end:
         after_us = END_US
-    else:
+    elif _has_begun(policy, places):
         passed = [place.passed_us for place in places if place.passed_us is not None and not place.is_idle]
         after_us = max(after_us, min(passed, default=after_us))
     after = _Known(
@@ -177,6 +180,13 @@ def _standings(
     ]
 
 
+def _has_begun(policy: Policy, places: Iterable[Standing]) -> bool:
+    """Whether all have spoken who must have, so that the watermark can move."""
+    if not isinstance(policy, Declared) or policy.partitions is None:
+        return True
+    return sum(place.passed_us not in {None, BEGINNING_US} for place in places) >= policy.partitions
+
+
 def _by_hold(places: Iterable[Standing]) -> list[Standing]:
     return sorted(places, key=lambda place: (place.is_idle, place.passed_us is None, place.passed_us or 0))
 
@@ -217,15 +227,19 @@ def _delay_us(policy: Policy, lateness: tuple[float, ...]) -> int | None:
     return delay_now_us(policy, lateness) if isinstance(policy, Adaptive) else None
 
 
-def _decayed(lateness: tuple[float, ...], progress: Iterable[SourceProgress]) -> tuple[float, ...]:
-    counts = [source.lateness_counts for source in progress]
+def _decayed(known: _Known, progress: Iterable[SourceProgress]) -> tuple[float, ...]:
+    """The lateness of all rows so far, the older ones counting less."""
+    counts = [
+        lateness_counts(source.lateness, known.sources.get(source.source, _Source()).event_us)
+        for source in progress
+    ]
     rows = sum(sum(entries) for entries in counts)
     if not rows:
-        return lateness
+        return known.lateness
     kept = 0.5 ** (rows / HALF_LIFE_ROWS)
-    size = max(len(lateness), *(len(entries) for entries in counts))
+    size = max(len(known.lateness), *(len(entries) for entries in counts))
     return tuple(
-        (lateness[i] * kept if i < len(lateness) else 0.0)
+        (known.lateness[i] * kept if i < len(known.lateness) else 0.0)
         + sum(entries[i] for entries in counts if i < len(entries))
         for i in range(size)
     )

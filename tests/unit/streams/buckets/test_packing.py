@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.streams.buckets.logic import SourceProgress
-from headrace.streams.buckets.packing import arrivals, labels, pack
+from headrace.streams.buckets.packing import arrivals, labels, pack, pack_progress
 from headrace.streams.buckets.sources import progress_of, sources_of
+from headrace.streams.time.lateness import LatenessRun
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp()) * 1_000_000
@@ -81,14 +82,19 @@ def test_a_bucket_without_rows_is_told_how_far_every_source_came() -> None:
     assert {each.record_time_us_max for each in found.progress} == {NOON_US}
 
 
-def test_lateness_is_counted_by_powers_of_two_milliseconds() -> None:
-    seconds = [1.0, 1.0, 0.9995, 0.998, 0.996, None, 2.0, 1.0]
-    rows = pa.Table.from_pylist([row(n, 0, n, second=second) for n, second in enumerate(seconds)], PLACED)
+def test_lateness_travels_with_the_progress_of_a_source() -> None:
+    blobs = packed([row(n, 0, n, second=5 - n) for n in range(3)], [0, 0, 0])
 
-    (progress,) = progress_of(rows, sources_of(rows, 0), event_time="at", declared=None)
+    (progress,) = arrivals([blobs[3]]).progress
 
-    # Not late: three. By half a millisecond, two and four; by a whole second, which is less than 1,024.
-    assert progress.lateness_counts == (3, 1, 1, 1, 0, 0, 0, 0, 0, 0, 1)
+    newest_us = NOON_US + 5_000_000
+    entry_of_a_second = (0,) * 10 + (1,)
+    entry_of_two = (0,) * 11 + (1,)
+    assert progress.lateness == (
+        LatenessRun(newest_us, (1,)),
+        LatenessRun(newest_us, entry_of_a_second),
+        LatenessRun(newest_us, entry_of_two),
+    )
 
 
 def test_rows_that_don_t_say_where_they_came_from_are_of_their_task() -> None:
@@ -114,6 +120,51 @@ def test_what_a_source_declares_is_the_newest_that_it_has_said() -> None:
     (progress,) = progress_of(rows, sources_of(rows, 0), event_time=None, declared="told")
 
     assert progress.declared_us == NOON_US
+
+
+def test_a_row_that_only_says_how_far_its_source_is_goes_to_no_bucket() -> None:
+    schema = PLACED.append(pa.field("told", STAMP))
+    events = [row(1, 0, 0), row(2, 0, 1, second=None), row(3, 0, 2), row(4, 0, 3, second=None)]
+    told = [None, None, NOON, NOON + timedelta(hours=1)]
+    rows = [{**event, "told": word} for event, word in zip(events, told, strict=True)]
+    table, buckets = pa.Table.from_pylist(rows, schema), np.array([1, 0, 1, 0], np.int32)
+
+    blobs = pack(table, buckets, bucket_count=2, task=0, event_time="at", declared="told")
+
+    found = [arrivals([blob]) for _bucket, blob in blobs]
+    # The one without a word is an event without a time, of which its bucket must know.
+    assert [each.rows.column("n").to_pylist() for each in found] == [[2], [1, 3]]
+    assert {each.progress[0].declared_us for each in found} == {NOON_US + 3_600_000_000}
+
+
+def test_a_task_can_have_nothing_but_words() -> None:
+    schema = PLACED.append(pa.field("told", STAMP))
+    table = pa.Table.from_pylist([{**row(1, 0, 0, second=None), "told": NOON}], schema)
+
+    blobs = pack(table, np.array([1], np.int32), bucket_count=2, task=0, event_time="at", declared="told")
+
+    found = [arrivals([blob]) for _bucket, blob in blobs]
+    assert [(len(each.rows), each.progress[0].declared_us) for each in found] == [(0, NOON_US)] * 2
+
+
+@pytest.mark.parametrize("declares", [False, True])
+def test_rows_that_only_tell_the_time_give_every_bucket_progress_and_no_rows(declares: bool) -> None:
+    beside = pa.Table.from_pylist([row(1, 0, 7, second=9), row(2, 1, 3, second=4)], PLACED)
+    told = [
+        blob
+        for _bucket, blob in pack_progress(
+            beside, PLACED, bucket_count=4, task=5, event_time="at", declares=declares
+        )
+    ]
+    blobs = packed([row(3, 0, 8, second=2)], [2])
+
+    found = [arrivals([one, other]) for one, other in zip(told, blobs, strict=True)]
+
+    assert [len(each.rows) for each in found] == [0, 0, 1, 0]
+    newest_us = [NOON_US + 9_000_000, NOON_US + 4_000_000]
+    for each in found:
+        assert [source.event_time_us_max for source in each.progress] == newest_us
+        assert [source.declared_us for source in each.progress] == (newest_us if declares else [None, None])
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 16, 64])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.streams.plans import Description, describe
+from headrace.streams.plans import Description, Operator, describe
 from headrace.streams.plans.tree import read_plan
 
 Flat = list[dict[str, Any]]
@@ -85,6 +85,7 @@ def description() -> Any:
         shuffle_partition_count: int = 2,
         output_mode: str = "update",
         watermarks: Mapping[str, str] | None = None,
+        own: Mapping[str, Operator] | None = None,
     ) -> Description:
         tree = read_plan(json.dumps(plan))
         return describe(
@@ -95,6 +96,7 @@ def description() -> Any:
             shuffle_partition_count=shuffle_partition_count,
             output_mode=output_mode,
             watermarks=watermarks or {},
+            own=own or {},
         )
 
     return make

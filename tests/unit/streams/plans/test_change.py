@@ -155,6 +155,20 @@ def test_a_watermark_that_is_gone_breaks_because_state_would_stay_for_ever() -> 
     assert only(KEPT, kept).breaking
 
 
+def test_state_that_was_made_for_another_setting_breaks() -> None:
+    first = Operator(kind="deduplication", keys=(part("id"),), state=(), settings={"ttl": "1 day"})
+    kept, now = plan(first), plan(replace(first, settings={"ttl": "2 days", "retract": "True"}))
+    assert [(change.what, change.breaking) for change in changes(kept, now)] == [
+        ("the deduplication by id has another retract: True instead of not set", True),
+        ("the deduplication by id has another ttl: 2 days instead of 1 day", True),
+    ]
+
+
+def test_settings_that_were_not_noted_down_are_not_compared() -> None:
+    now = replace(DEDUP, settings={"ttl": "1 day"})
+    assert changes(plan(DEDUP), plan(now)) == []
+
+
 def test_what_breaks_comes_first() -> None:
     now = plan(aggregate(SUM), shuffle_partition_count=8)
 

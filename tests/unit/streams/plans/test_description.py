@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.streams.buckets.plan_column import operator_column
 from headrace.streams.plans import Description
 from headrace.streams.plans.description import Operator, Part
 from headrace.streams.plans.lineage import trace
@@ -100,6 +101,23 @@ def test_operators_come_from_the_sources_up(maker: Any, description: Any) -> Non
     assert kinds == ["dropDuplicates", "aggregate"]
 
 
+def test_operators_of_our_own_are_known_by_name_not_by_the_order_of_calls(
+    maker: Any, description: Any
+) -> None:
+    card = maker.attribute("card", "string")
+
+    def stepped(name: str, child: Any) -> Any:
+        made = maker.attribute(operator_column(name) if name else "blob", "binary")
+        return maker.node("TransformWithStateInPySpark", child, child=0, outputAttrs=[made])
+
+    plan = stepped("window", stepped("", stepped("ä.2", maker.source(card))))
+    own = {name: Operator(kind=name, keys=(), state=()) for name in ("window", "ä.2", "unused")}
+
+    operators = description(plan, card, own=own).operators
+
+    assert [each.kind for each in operators] == ["ä.2", "transformWithState", "window"]
+
+
 def test_variables_of_lambdas_count_from_their_first_use(maker: Any, description: Any) -> None:
     def plan(variable: str) -> Description:
         card = maker.attribute("id", "string")
@@ -123,6 +141,12 @@ def test_a_long_definition_is_kept_as_a_digest(maker: Any, description: Any) -> 
 
     assert operator.keys[0].text == "key"
     assert operator.keys[0].definition.startswith("sha256:")
+
+
+def test_what_an_older_version_kept_has_no_settings(maker: Any, description: Any) -> None:
+    kept = description(maker.source(maker.attribute("card"))).to_json()
+    kept["operators"] = [{"kind": "deduplication", "keys": [], "state": []}]
+    assert Description.from_json(kept).operators[0].settings == {}
 
 
 def test_a_description_can_be_kept_as_json(maker: Any, description: Any) -> None:

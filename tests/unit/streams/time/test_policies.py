@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.streams.time.policies import Policy, adaptive, bounded, from_json, perfect, to_json
+from headrace.streams.time.policies import (
+    Policy,
+    adaptive,
+    bounded,
+    declared,
+    declared_column,
+    from_json,
+    perfect,
+    to_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,6 +24,8 @@ from headrace.streams.time.policies import Policy, adaptive, bounded, from_json,
         bounded("0 seconds", idle_after="5 minutes"),
         adaptive(),
         adaptive(quantile=0.5, at_least="0 seconds", at_most="1 day", idle_after="1 minute"),
+        declared("complete_until"),
+        declared("complete_until", partitions=6, idle_after="1 hour"),
         perfect(),
     ],
 )
@@ -44,3 +55,19 @@ def test_bounds_the_wrong_way_round_are_refused() -> None:
 def test_nothing_is_idle_at_once() -> None:
     with pytest.raises(PipelineError, match="idle_after is '0 seconds'"):
         bounded("1 second", idle_after="0 seconds")
+
+
+@pytest.mark.parametrize("column", ["", None, 3])
+def test_what_sources_declare_is_in_a_column_that_has_a_name(column: str) -> None:
+    with pytest.raises(PipelineError, match="name the column by which sources say how far they are"):
+        declared(column)
+
+
+def test_a_watermark_waits_for_at_least_one_partition() -> None:
+    with pytest.raises(PipelineError, match="at least one partition"):
+        declared("complete_until", partitions=0)
+
+
+def test_only_a_declared_watermark_has_a_column() -> None:
+    assert declared_column(declared("complete_until")) == "complete_until"
+    assert [declared_column(each) for each in (perfect(), bounded("1 second"), None)] == [None] * 3

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from headrace.driver.event_time import SOURCES_TOLD_MAX, TimeReport
 from headrace.streams.buckets.logic import Arrivals, SourceProgress
 from headrace.streams.time.bounds import BEGINNING_US, END_US, EVENT_TIME_US_MAX
-from headrace.streams.time.policies import Policy, adaptive, bounded, perfect
+from headrace.streams.time.lateness import LatenessRun
+from headrace.streams.time.policies import Policy, adaptive, bounded, declared, perfect
 from headrace.streams.time.watermarks import Tracked, delay_now_us, standings, track
 
 S = 1_000_000
@@ -25,6 +26,7 @@ def at(
     declared_s: float | None = None,
     rows: int = 1,
     lateness: tuple[int, ...] = (),
+    begins_s: float = 10_000,
 ) -> SourceProgress:
     return SourceProgress(
         source=source,
@@ -32,7 +34,7 @@ def at(
         event_time_us_max=None if event_s is None else int(event_s * S),
         record_time_us_max=None if record_s is None else int(record_s * S),
         declared_us=None if declared_s is None else int(declared_s * S),
-        lateness_counts=lateness,
+        lateness=(LatenessRun(int(begins_s * S), lateness),) if lateness else (),
     )
 
 
@@ -125,7 +127,34 @@ def test_a_perfect_watermark_moves_by_what_is_declared_only() -> None:
     assert tracked(perfect(), (at("t-0", 100, declared_s=70), at("t-1", 10))).after_us == BEGINNING_US
 
 
-@pytest.mark.parametrize("policy", [perfect(), bounded("1 hour"), adaptive()])
+def test_a_declared_watermark_is_the_least_that_partitions_have_declared() -> None:
+    policy = declared("told")
+    assert tracked(policy, (at("t-0", 900, declared_s=70), at("t-1", 10, declared_s=60))).after_us == 60 * S
+    silent = (at("t-0", 900, declared_s=70), at("t-1", 10))
+    assert tracked(policy, silent).after_us == BEGINNING_US
+    assert tracked(policy, silent, (at("t-1", None, declared_s=65),)).after_us == 65 * S
+
+
+def test_what_a_partition_declared_is_not_taken_back() -> None:
+    policy = declared("told")
+    step = tracked(policy, (at("t-0", 10, declared_s=70),), (at("t-0", 10, declared_s=50),))
+    assert (step.before_us, step.after_us) == (70 * S, 70 * S)
+
+
+def test_a_declared_watermark_can_wait_until_all_partitions_have_spoken() -> None:
+    policy = declared("told", partitions=2)
+    first = (at("t-0", 10, declared_s=70),)
+    assert tracked(policy, first, (at("t-1", 10),)).after_us == BEGINNING_US
+    assert tracked(policy, first, (at("t-1", None, declared_s=40),)).after_us == 40 * S
+
+
+def test_a_partition_that_declares_nothing_any_more_may_be_idle() -> None:
+    policy = declared("told", idle_after="1 minute")
+    begun = (at("t-0", 10, 100, declared_s=70), at("t-1", 10, 100, declared_s=20))
+    assert tracked(policy, begun, (at("t-0", 10, 170, declared_s=90),)).after_us == 90 * S
+
+
+@pytest.mark.parametrize("policy", [perfect(), bounded("1 hour"), adaptive(), declared("told")])
 def test_at_the_end_of_the_input_everything_is_complete(policy: Policy) -> None:
     step = track(policy, None, Arrivals(rows=NO_ROWS, progress=(at("t-0", 5),), is_end=True))
     assert (step.before_us, step.after_us) == (BEGINNING_US, END_US)
@@ -149,6 +178,22 @@ def test_an_adaptive_delay_keeps_to_its_bounds() -> None:
 
 def test_until_enough_was_seen_an_adaptive_delay_is_the_longest() -> None:
     assert tracked(adaptive(at_most="20 seconds"), (at("t-0", 100, lateness=(99,)),)).after_us == 80 * S
+
+
+def test_rows_are_late_by_what_came_in_earlier_batches() -> None:
+    policy = adaptive(quantile=0.5, at_least="0 seconds")
+    # All of them in order among themselves, and a minute behind what was there before.
+    behind = at("t-0", 40, lateness=(1_000,), begins_s=40)
+    assert tracked(policy, (at("t-0", 100),), (behind,)).after_us == 100 * S - 65_536_000
+    assert tracked(policy, (at("t-1", 100),), (behind,)).after_us == 40 * S
+
+
+def test_only_an_adaptive_delay_counts_how_late_rows_are() -> None:
+    step = tracked(bounded("0 seconds"), (at("t-0", 100),))
+    progress = (at("t-0", 50, lateness=(5, 5)),)
+    assert (
+        track(bounded("0 seconds"), step.table, Arrivals(rows=NO_ROWS, progress=progress)).table is step.table
+    )
 
 
 def test_what_was_late_long_ago_is_forgotten_by_and_by() -> None:
