@@ -237,6 +237,9 @@ def test_what_is_asked_wrongly_is_refused_with_what_to_do(spark: SparkSession) -
         hr.window(rows, hr.tumbling("1 minute"), by="card_id", event_time="amount")
     with pytest.raises(PipelineError, match="given nothing to compute"):
         hr.window(rows, hr.tumbling("1 minute"), by="card_id").agg()
+    taken = rows.withColumn("_kafka_topic", F.lit("t"))
+    with pytest.raises(PipelineError, match="it makes the column _kafka_topic itself; rename yours"):
+        hr.window(taken, hr.tumbling("1 minute"), by="card_id").agg(F.count("*"))
     with pytest.raises(PipelineError, match="two columns of its result are called card_id"):
         hr.window(rows, hr.tumbling("1 minute"), by="card_id").agg(F.count("*").alias("card_id"))
 

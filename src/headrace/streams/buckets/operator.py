@@ -1,7 +1,7 @@
 """Run a logic on Spark: pack rows for their buckets, step each bucket, unpack what the steps made.
 
     rows ─▶ pack (mapInArrow) ─▶ group by bucket ─▶ step (transformWithState) ─▶ unpack (mapInArrow)
-            a blob for each      a few large        reads and writes the         the results as
+            blobs for each       a few large        reads and writes the         the results as
             bucket and task      rows               bucket's tables              rows
 
 Only packed rows go through Spark's row-wise parts, so the cost of a step does not depend on how many rows it
@@ -31,10 +31,10 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, String
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Logic, Step
-from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack, pack_progress
+from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack, pack_progress, pieces_of
 from headrace.streams.buckets.plan_column import operator_column
 from headrace.streams.buckets.reports import OperatorReports, new_reports
-from headrace.streams.buckets.sources import PLACE_FIELDS, has_places
+from headrace.streams.buckets.sources import FLAT_PLACES, PLACE_FIELDS, has_places, with_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
 from headrace.streams.building import Noted, find_building
 from headrace.streams.python_worker import keep_what_is_loaded
@@ -86,7 +86,7 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
     outputs = logic.output_schemas(given)
     packer = Packer(schema=given, bucket_count=buckets, event_time=event_time, declared=declared)
     bucket = F.pmod(F.xxhash64(*by), F.lit(buckets)).cast("int").alias(_BUCKET)
-    packed = lean.select("*", bucket).mapInArrow(packer.run, _PACKED)
+    packed = _flat(lean).select("*", bucket).mapInArrow(packer.run, _PACKED)
     for beside in time_only_of(rows) if event_time is not None else ():
         packed = packed.union(_with_places(beside).mapInArrow(packer.run_time_only, _PACKED))
     reports = new_reports(name, rows) if rows.isStreaming else None
@@ -113,15 +113,15 @@ class Packer:
     declared: str | None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows of the task become one row for each bucket; no rows become none."""
+        """All rows of the task become a few rows for each bucket; no rows become none."""
         keep_what_is_loaded("pack")
-        filled = [batch for batch in batches if batch.num_rows]
+        filled = [with_places(batch) for batch in batches if batch.num_rows]
         if not filled:
             return
         rows = pa.Table.from_batches(filled)
         buckets = rows.column(_BUCKET).to_numpy().astype(np.int32, copy=False)
         blobs = pack(
-            rows.drop_columns([_BUCKET]).cast(self.schema),
+            rows.select(self.schema.names).cast(self.schema),
             buckets,
             bucket_count=self.bucket_count,
             task=_task(),
@@ -198,7 +198,7 @@ class StepProcessor(StatefulProcessor):
                 self._tables.updateValue((name,), (blob,))
         self._stepper.report(key[0], step)
         column = operator_column(self._stepper.owner.operator)
-        for name, table in _filled(step):
+        for name, table in _pieces(step):
             yield Row(**{"bucket": key[0], "output": name, column: write_table(table)})
 
     def close(self) -> None:
@@ -219,7 +219,7 @@ def _step_once(stepper: Stepper, *, is_end: bool) -> Callable[[pa.Table], pa.Tab
     def step_once(packed: pa.Table) -> pa.Table:
         blobs = packed.column("blob").to_pylist()
         step = stepper.logic.step({}, arrivals(blobs, is_end=is_end))
-        made = list(_filled(step))
+        made = list(_pieces(step))
         buckets = packed.column("bucket").to_pylist()[:1] * len(made)
         return pa.table(
             {
@@ -265,8 +265,8 @@ def _check(
         raise PipelineError(f"{name}: by is empty; name the columns that rows belong together by")
     if len(set(rows.columns)) < len(rows.columns):
         raise PipelineError(f"{name}: two columns have one name among {', '.join(rows.columns)}; rename one")
-    if _BUCKET in rows.columns:
-        raise PipelineError(f"{name}: it makes the column {_BUCKET} itself; rename yours")
+    if clash := {_BUCKET, *FLAT_PLACES.values()}.intersection(rows.columns):
+        raise PipelineError(f"{name}: it makes the column {min(clash)} itself; rename yours")
     for column in by:
         if isinstance(_type_of(rows, column, name), MapType):
             raise PipelineError(f"{name}: {column} is a map, which Spark can't group by; take a value of it")
@@ -301,6 +301,14 @@ def _with_places(rows: DataFrame) -> DataFrame:
     return rows.withColumn(METADATA_COLUMN, place)
 
 
+def _flat(rows: DataFrame) -> DataFrame:
+    """The rows on their way to Python: Spark takes far longer to write a struct than the fields of it."""
+    if not has_places(arrow_schema(rows.schema)):
+        return rows
+    places = {name: F.col(METADATA_COLUMN)[field] for field, name in FLAT_PLACES.items()}
+    return rows.withColumns(places).drop(METADATA_COLUMN)
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The columns as Arrow has them, without what Spark has noted of them, which is not the results'."""
     given = to_arrow_schema(schema, timezone="UTC")
@@ -316,8 +324,14 @@ def _packed(blobs: list[tuple[int, bytes]]) -> pa.RecordBatch:
     )
 
 
-def _filled(step: Step) -> Iterator[tuple[str, pa.Table]]:
-    return ((name, table) for name, table in sorted(step.outputs.items()) if len(table))
+def _pieces(step: Step) -> Iterator[tuple[str, pa.Table]]:
+    """The outputs that have rows. Those that are no results go to their side in one piece."""
+    for name, table in sorted(step.outputs.items()):
+        if name == RESULTS:
+            stretches = pieces_of(table, 0, len(table)) if len(table) else ()
+            yield from ((name, table.slice(start, length)) for start, length in stretches)
+        elif len(table):
+            yield name, table
 
 
 def _task() -> int:

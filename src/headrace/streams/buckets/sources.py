@@ -23,6 +23,8 @@ from headrace.streams.topic import METADATA_COLUMN
 
 PLACE_FIELDS: Final = ("topic", "partition", "offset", "timestamp")
 """The fields of `_kafka` that operators are given."""
+FLAT_PLACES: Final = {field: f"{METADATA_COLUMN}_{field}" for field in PLACE_FIELDS}
+"""What they are called as columns of their own."""
 
 Longs = npt.NDArray[np.int64]
 
@@ -45,6 +47,14 @@ def has_places(rows: pa.Schema) -> bool:
         return False
     kind = rows.field(METADATA_COLUMN).type
     return pa.types.is_struct(kind) and {kind[i].name for i in range(kind.num_fields)} >= set(PLACE_FIELDS)
+
+
+def with_places(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the struct `_kafka`, too, if its fields are columns of their own."""
+    if not set(FLAT_PLACES.values()).issubset(rows.schema.names):
+        return rows
+    fields = [rows.column(name) for name in FLAT_PLACES.values()]
+    return rows.append_column(METADATA_COLUMN, pa.StructArray.from_arrays(fields, names=PLACE_FIELDS))
 
 
 def sources_of(rows: pa.Table, task: int) -> Sources:

@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.failpoints import hit
 from headrace.streams.side_files import SideFiles
 from headrace.streams.sinks.foreach_batch import Write
+
+READ_HERE_BYTES_MAX: Final = 2**20
+"""Files up to this size are read by the driver itself: a job of Spark's takes longer to begin."""
 
 
 class RowWriter(Protocol):
@@ -41,9 +48,7 @@ class SideOutput:
         if parts:
             if self._writer is None:
                 self._writer = self.open_writer()
-            # Not as a URI, in which a space is written as something else.
-            rows = session.read.parquet(*(f"file://{part}" for part in parts))
-            self._writer.write(rows, batch_id)
+            self._writer.write(read_parts(session, parts), batch_id)
         hit("pipeline.side.written")
         self.files.forget_all_but(batch_id)
 
@@ -51,6 +56,15 @@ class SideOutput:
         """Let go of what an interrupted write has left open."""
         if self._writer is not None:
             self._writer.close()
+
+
+def read_parts(session: SparkSession, parts: Sequence[Path]) -> DataFrame:
+    """The rows of a batch's files."""
+    if sum(part.stat().st_size for part in parts) <= READ_HERE_BYTES_MAX:
+        rows = pa.concat_tables([pq.read_table(part, partitioning=None) for part in parts])
+        return session.createDataFrame(rows, from_arrow_schema(rows.schema, prefer_timestamp_ntz=True))
+    # Not as a URI, in which a space is written as something else.
+    return session.read.parquet(*(f"file://{part}" for part in parts))
 
 
 def with_side_outputs(

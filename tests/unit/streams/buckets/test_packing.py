@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.streams.buckets import packing
 from headrace.streams.buckets.logic import SourceProgress
 from headrace.streams.buckets.packing import arrivals, labels, pack, pack_progress
-from headrace.streams.buckets.sources import progress_of, sources_of
+from headrace.streams.buckets.sources import FLAT_PLACES, progress_of, sources_of, with_places
 from headrace.streams.time.lateness import LatenessRun
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -37,10 +39,13 @@ def row(n: int, partition: int, offset: int, *, second: float | None = 0, topic:
     return {"n": n, "at": at, "_kafka": place}
 
 
-def packed(rows: list[dict[str, Any]], buckets: list[int], task: int = 0) -> list[bytes]:
+def packed(rows: list[dict[str, Any]], buckets: list[int], task: int = 0) -> list[list[bytes]]:
+    """The blobs of each bucket."""
     table = pa.Table.from_pylist(rows, PLACED)
-    blobs = pack(table, np.array(buckets, np.int32), bucket_count=4, task=task, event_time="at")
-    return [blob for _bucket, blob in blobs]
+    blobs: list[list[bytes]] = [[] for _ in range(4)]
+    for bucket, blob in pack(table, np.array(buckets, np.int32), bucket_count=4, task=task, event_time="at"):
+        blobs[bucket].append(blob)
+    return blobs
 
 
 @given(st.data())
@@ -51,15 +56,17 @@ def test_a_bucket_is_given_its_rows_by_source_and_offset_however_tasks_were_cut(
     buckets = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
     tasks = data.draw(st.lists(st.integers(0, 2), min_size=count, max_size=count))
     shuffled = data.draw(st.permutations(range(count)))
-    blobs = [
-        packed([rows[n] for n in own], [buckets[n] for n in own], task)
-        for task in range(3)
-        if (own := [n for n in shuffled if tasks[n] == task])
-    ]
-    random.Random(count).shuffle(blobs)
+    with patch.object(packing, "PIECE_BYTES", data.draw(st.sampled_from([1, 150, 2**18]))):
+        made = [
+            packed([rows[n] for n in own], [buckets[n] for n in own], task)
+            for task in range(3)
+            if (own := [n for n in shuffled if tasks[n] == task])
+        ]
 
     for bucket in range(4):
-        found = arrivals([task[bucket] for task in blobs])
+        blobs = [blob for task in made for blob in task[bucket]]
+        random.Random(count).shuffle(blobs)
+        found = arrivals(blobs)
         expected = sorted(
             (f"t-{partition}", n) for n, partition in enumerate(partitions) if buckets[n] == bucket
         )
@@ -69,10 +76,19 @@ def test_a_bucket_is_given_its_rows_by_source_and_offset_however_tasks_were_cut(
         assert counts == {f"t-{each}": partitions.count(each) for each in sorted(set(partitions), key=str)}
 
 
+def test_where_rows_came_from_is_put_together_again_of_its_fields() -> None:
+    (rows,) = pa.Table.from_pylist([row(1, 0, 7), row(2, 1, 8)], PLACED).to_batches()
+    fields = rows.column("_kafka").flatten()
+    flat = pa.RecordBatch.from_arrays([rows.column("n"), *fields], names=["n", *FLAT_PLACES.values()])
+
+    assert with_places(flat).column("_kafka").equals(rows.column("_kafka"))
+    assert with_places(rows) is rows, "nothing is to be put together"
+
+
 def test_a_bucket_without_rows_is_told_how_far_every_source_came() -> None:
     blobs = packed([row(1, 0, 0, second=5), row(2, 1, 0, second=None)], [0, 0])
 
-    found = arrivals([blobs[3]])
+    found = arrivals(blobs[3])
 
     assert len(found.rows) == 0
     assert [(each.source, each.event_time_us_max) for each in found.progress] == [
