@@ -148,11 +148,13 @@ class Packer:
     def _labelled(self, blobs: Iterator[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         names = labels(self.bucket_count)
         held: list[tuple[int, bytes]] = []
+        held_bytes = 0
         for bucket, blob in blobs:
-            if held and sum(len(each) for _, each in held) + len(blob) > PACKED_BYTES_MAX:
+            if held and held_bytes + len(blob) > PACKED_BYTES_MAX:
                 yield _packed(held)
-                held = []
+                held, held_bytes = [], 0
             held.append((names[bucket], blob))
+            held_bytes += len(blob)
         yield _packed(held)
 
 
