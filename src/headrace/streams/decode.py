@@ -4,10 +4,11 @@ A value decodes when it is UTF-8, is exactly one JSON object, each of its fields
 column that the schema calls `not null` has a value, at least one column has a value, and no number is too
 large for its column. Anything else is a dead letter. The rules are Spark's `from_json` made strict:
 
-- It stops reading at the end of the first object. The text is therefore put into an envelope,
-  `{"<list>": [TEXT, {"<end>": true}]}`: only if the list has the end as its second member was the text one
-  JSON value. The names are drawn anew each time, so that no text can close the list and
-  open another that looks the same.
+- It stops reading at the end of the first object. The text's last brace is therefore replaced by
+  `,"<end>":true}`: only if the first object has that field does the text end where this object does. The name
+  is drawn anew each time, so that no text can have it. The empty object can't be told that way; it has none
+  of the columns, and is refused anyway.
+- It takes lists of objects, too, and texts with a byte order mark; here a text begins with a brace.
 - It leaves null what does not fit, and says so only in a column of its own, asked for here as `<corrupt>`.
 - It takes single quotes, and NaN; both are switched off.
 - It reads 1e400 as infinity; refused here for columns of the top level.
@@ -54,14 +55,15 @@ from headrace.streams.topic import METADATA_COLUMN, Topic
 _FLAT: Final = (StringType, NumericType, BooleanType, TimestampType, TimestampNTZType)
 """Kinds of columns that hold no text, or are one."""
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
+_WHITE_SPACE: Final = " \t\n\r"
+"""What JSON takes for it."""
 _METADATA_FIELDS: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Envelope:
-    """The names of one envelope. It is opened into the column `_opened`."""
+class _Seal:
+    """The names of what is asked for beside the columns. Texts are parsed into the column `_opened`."""
 
-    list: str
     end: str
     corrupt: str
 
@@ -69,32 +71,47 @@ class _Envelope:
         """Parse the records' values."""
         # What is required is judged afterwards: the parser only has to leave out what is not there.
         optional = [StructField(field.name, field.dataType) for field in schema.fields]
-        member = StructType([*optional, StructField(self.end, BooleanType())])
         parsed = StructType(
-            [StructField(self.list, ArrayType(member)), StructField(self.corrupt, StringType())]
+            [*optional, StructField(self.end, BooleanType()), StructField(self.corrupt, StringType())]
         )
         options = {
             "columnNameOfCorruptRecord": self.corrupt,
             "allowNonNumericNumbers": "false",
             "allowSingleQuotes": "false",
         }
-        sealed = F.concat(F.lit(f'{{"{self.list}":['), _text(), F.lit(f',{{"{self.end}":true}}]}}'))
-        return F.from_json(sealed, parsed, options)
+        return F.from_json(self._sealed(), parsed, options)
+
+    def _sealed(self) -> Column:
+        """The text with the seal at its end; null where it is not in braces."""
+        trimmed = F.btrim(_text(), F.lit(_WHITE_SPACE))
+        # To trim takes as long as all else here, and hardly any text needs it.
+        return F.when(_is_in_braces(_text()), self._seal(F.col("value"))).when(
+            _is_in_braces(trimmed), self._seal(trimmed.cast("binary"))
+        )
+
+    def _seal(self, value: Column) -> Column:
+        # As bytes: to find the last character of a text, all would be counted.
+        head = F.substring(value, F.lit(1), F.octet_length(value) - 1)
+        return F.concat(head, F.lit(f',"{self.end}":true}}'.encode())).cast("string")
 
     @property
     def row(self) -> Column:
         """What became of the text."""
-        return F.get(F.col("_opened")[self.list], F.lit(0))
+        return F.col("_opened")
 
     @property
     def is_intact(self) -> Column:
-        """Whether the text was one JSON value. False or null when it was not."""
-        return F.get(F.col("_opened")[self.list], F.lit(1))[self.end]
+        """Whether the text was one JSON object. False or null when it was not."""
+        return F.col("_opened")[self.end]
 
     @property
     def is_corrupt(self) -> Column:
         """Whether something in the text was malformed, or did not fit its column."""
         return F.col("_opened")[self.corrupt].isNotNull()
+
+
+def _is_in_braces(text: Column) -> Column:
+    return text.startswith("{") & text.endswith("}")
 
 
 def _text() -> Column:
@@ -160,22 +177,22 @@ class Ahead:
 
 def decoded(records: DataFrame, schema: StructType, ahead: Ahead | None = None) -> DataFrame:
     """The rows of the records that decode: the schema's columns and `_kafka`."""
-    envelope = _new_envelope()
-    opened = records.select("value", metadata(), envelope.open(schema).alias("_opened"))
-    fits = _fits(envelope, schema)
+    seal = _new_seal()
+    opened = records.select("value", metadata(), seal.open(schema).alias("_opened"))
+    fits = _fits(seal, schema)
     if ahead is not None:
-        fits &= ~ahead.is_exceeded(envelope.row, F.col(METADATA_COLUMN)["timestamp"])
-    rows = opened.select(_only_if(fits, envelope.row).alias("_row"), METADATA_COLUMN)
+        fits &= ~ahead.is_exceeded(seal.row, F.col(METADATA_COLUMN)["timestamp"])
+    rows = opened.select(_only_if(fits, seal.row).alias("_row"), METADATA_COLUMN)
     return rows.select(*(F.col("_row")[name].alias(name) for name in schema.names), METADATA_COLUMN)
 
 
 def undecodable(records: DataFrame, schema: StructType, ahead: Ahead | None = None) -> DataFrame:
     """The records that don't decode, as they were, with a column `cause`."""
-    envelope = _new_envelope()
-    opened = records.withColumn("_opened", envelope.open(schema))
-    fits, cause = _fits(envelope, schema), _cause(envelope, schema)
+    seal = _new_seal()
+    opened = records.withColumn("_opened", seal.open(schema))
+    fits, cause = _fits(seal, schema), _cause(seal, schema)
     if ahead is not None:
-        is_ahead = ahead.is_exceeded(envelope.row, F.col("timestamp"))
+        is_ahead = ahead.is_exceeded(seal.row, F.col("timestamp"))
         told = f"{ahead.event_time} lies more than {ahead.max_us / 1e6:g} s after the record was written"
         fits, cause = fits & ~is_ahead, F.when(fits, told).otherwise(cause)
     return opened.select(*records.columns, _only_if(~fits, cause).alias("cause"))
@@ -190,18 +207,18 @@ def _only_if(condition: Column, value: Column) -> Column:
     return F.explode(F.when(condition, F.array(value)))
 
 
-def _new_envelope() -> _Envelope:
+def _new_seal() -> _Seal:
     token = secrets.token_hex(8)
-    return _Envelope(list=f"list{token}", end=f"end{token}", corrupt=f"corrupt{token}")
+    return _Seal(end=f"end{token}", corrupt=f"corrupt{token}")
 
 
-def _fits(envelope: _Envelope, schema: StructType) -> Column:
+def _fits(seal: _Seal, schema: StructType) -> Column:
     """True or false for each record, never null."""
-    row = envelope.row
+    row = seal.row
     conditions = [
         _is_utf8(row, schema),
-        envelope.is_intact,
-        ~envelope.is_corrupt,
+        seal.is_intact,
+        ~seal.is_corrupt,
         *(~absent for absent in _absences(row, schema).values()),
         reduce(or_, (row[name].isNotNull() for name in schema.names)),
         *(_is_finite(row[name]) for name in _fractional(schema)),
@@ -219,11 +236,12 @@ def _is_utf8(row: Column, schema: StructType) -> Column:
     return reduce(and_, is_clean, F.lit(True)) | is_valid
 
 
-def _cause(envelope: _Envelope, schema: StructType) -> Column:
+def _cause(seal: _Seal, schema: StructType) -> Column:
     """In words, what is wrong with a record that does not fit."""
-    row = envelope.row
+    row = seal.row
     parsed = F.try_parse_json(_text())
     is_object = F.schema_of_variant(parsed).startswith("OBJECT")
+    is_empty = _text().rlike(r"^[ \t\n\r]*\{[ \t\n\r]*\}[ \t\n\r]*$")
     misfits = _columns_where({f: _is_misfit(parsed, row, f.name) for f in schema.fields})
     absent = F.concat_ws(", ", *(F.when(is_so, path) for path, is_so in _absences(row, schema).items()))
     infinite = _columns_where({schema[name]: ~_is_finite(row[name]) for name in _fractional(schema)})
@@ -232,9 +250,9 @@ def _cause(envelope: _Envelope, schema: StructType) -> Column:
         .when(~F.is_valid_utf8(_text()), "the value is not UTF-8")
         .when(_text().rlike(r"^\s*$"), "the value is empty")
         .when(parsed.isNotNull() & ~is_object, "the value is JSON but not an object")
-        .when(~F.coalesce(envelope.is_intact, F.lit(False)), "the value is not one JSON text")
+        .when(~is_empty & ~F.coalesce(seal.is_intact, F.lit(False)), "the value is not one JSON text")
         .when(misfits != "", F.concat(F.lit("does not fit its column: "), misfits))
-        .when(envelope.is_corrupt, "a value does not fit its column")
+        .when(~is_empty & seal.is_corrupt, "a value does not fit its column")
         .when(absent != "", F.concat(F.lit("a required column has no value: "), absent))
         .when(infinite != "", F.concat(F.lit("too large a number: "), infinite))
         .otherwise(f"none of the schema's columns has a value: {', '.join(schema.names)}")

@@ -32,6 +32,8 @@ GOOD: Mapping[bytes, dict[str, Any]] = {
     },
     b'{"id":"a"}': {"id": "a"},
     b' {"id" : "a"} \n': {"id": "a"},
+    b'\t\r\n{"id":"a"}\t\r\n ': {"id": "a"},
+    b'{"id":"}","unknown":{"id":"b"}}': {"id": "}"},
     b'{"id":"a","amount":null}': {"id": "a"},
     b'{"id":"a","unknown":[{}]}': {"id": "a"},
     b'{"id":"a","id":"b"}': {"id": "b"},
@@ -61,6 +63,23 @@ BAD: Mapping[bytes | None, str] = {
     b'{"id":"a"}}': "the value is not one JSON text",
     b'{"id":"a"},"other":{"id":"b"}': "the value is not one JSON text",
     b'{"id":"a"}],"other":[{"id":"b"}': "the value is not one JSON text",
+    b'{"id":"a"},"other":{"id":"b"}}': "the value is not one JSON text",
+    b'{"id":"a"}{}': "the value is not one JSON text",
+    b'{"id":"a"} {"id":"b"}': "the value is not one JSON text",
+    b'{"id":"a","other":{"id":"b"}': "the value is not one JSON text",
+    b'{"id":"a","other":{}': "the value is not one JSON text",
+    b'{"id":"a","other":[}': "the value is not one JSON text",
+    b'{"id":"a","count":12': "the value is not one JSON text",
+    b'{"id":"a}': "the value is not one JSON text",
+    b'{"id":"a\\"}': "the value is not one JSON text",
+    b'{"id":"a",}}': "the value is not one JSON text",
+    b'{"id":}': "the value is not one JSON text",
+    b"{": "the value is not one JSON text",
+    b"}": "the value is not one JSON text",
+    b'\x0c{"id":"a"}': "the value is not one JSON text",
+    b'{"id":"a"}\xc2\xa0': "the value is not one JSON text",
+    b'{"id":"a"} /* }*/': "the value is not one JSON text",
+    b'{"id":"a"}#}': "the value is not one JSON text",
     b'\xef\xbb\xbf{"id":"a"}': "the value is not one JSON text",
     b"[" * 5_000 + b"]" * 5_000: "the value is not one JSON text",
     b'{"id":' * 5_000 + b"1" + b"}" * 5_000: "the value is not one JSON text",
@@ -69,6 +88,7 @@ BAD: Mapping[bytes | None, str] = {
     b'"text"': "the value is JSON but not an object",
     b'[{"id":"a"}]': "the value is JSON but not an object",
     b"{}": "a required column has no value: id (string)",
+    b" { \n} ": "a required column has no value: id (string)",
     b'{"id":null,"count":1}': "a required column has no value: id (string)",
     b'{"ID":"a"}': "a required column has no value: id (string)",
     b'{"id":"a","amount":"12"}': "does not fit its column: amount (double)",
@@ -156,6 +176,25 @@ def test_of_a_flat_row_all_that_is_read_must_be_utf_8(spark: SparkSession) -> No
 
     assert rows == list(good.values())
     assert letters == dict.fromkeys(bad, "the value is not UTF-8")
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, "id string, n int"], ids=["nested", "flat"])
+def test_a_text_is_parsed_once(spark: SparkSession, schema: str) -> None:
+    kind = parse_schema(hr.topic("things", schema=schema))
+    # Of rows that Spark can't know before it runs.
+    records = spark.range(1).selectExpr(
+        "cast(cast(id AS string) AS binary) AS value",
+        "cast(null AS binary) AS key",
+        "'things' AS topic",
+        "0 AS partition",
+        "id AS offset",
+        "timestamp_millis(id) AS timestamp",
+        "cast(null AS array<struct<key: string, value: binary>>) AS headers",
+    )
+
+    for frame in (decoded(records, kind), decoded(records, kind).select("id"), undecodable(records, kind)):
+        plan: str = frame._jdf.queryExecution().optimizedPlan().toString()
+        assert plan.count("from_json(") == 1
 
 
 def test_an_object_with_none_of_the_columns_is_no_row_of_nulls(spark: SparkSession) -> None:
