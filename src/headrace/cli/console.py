@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headrace.cli.options import Bootstrap
+from headrace.cli.options import Bootstrap, DataDir
 from headrace.cli.output import announce
 from headrace.config import Address, ConsoleConfig
 
 
 def console(
     bootstrap: Bootstrap,
+    data: DataDir,
     listen: Annotated[str, typer.Option(help="Where to serve; port 0 picks a free one.")] = "127.0.0.1:8500",
     alerts: Annotated[str, typer.Option(help="The topic of alerts to show.")] = "fraud-alerts",
     source: Annotated[str, typer.Option("--input", help="The topic whose rate to show.")] = "transactions",
+    view: Annotated[
+        Path | None,
+        typer.Option(help="A TOML file that says what to show of an application: topics, sliders, words."),
+    ] = None,
 ) -> None:
-    """Serve a page that shows alerts as they come, until Ctrl-C."""
-    # Each command imports only what it needs: the others start faster.
-    from headrace.console.server import run_console  # noqa: PLC0415
+    """Serve a page that shows alerts as they come, topics, pipelines and groups, until Ctrl-C.
 
+    The address that is printed has a token: whoever opens it may also read records, kill drivers and move
+    sliders. Without the token, the page only shows numbers and alerts.
+    """
+    # Each command imports only what it needs: the others start faster.
+    from headrace.cli.client import client_options  # noqa: PLC0415
+    from headrace.console.server import run_console  # noqa: PLC0415
+    from headrace.console.view import read_view  # noqa: PLC0415
+
+    shown = None if view is None else read_view(view)
     config = ConsoleConfig(
-        listen=Address.parse(listen), bootstrap=bootstrap, alerts_topic=alerts, input_topic=source
+        listen=Address.parse(listen),
+        bootstrap=bootstrap,
+        alerts_topic=alerts if shown is None else shown.alerts,
+        input_topic=source if shown is None else shown.input,
+        data_dir=data,
+        client_options=client_options(),
     )
-    run_console(config, lambda address: announce(f"console serving on http://{address}"))
+    run_console(config, lambda url: announce(f"console serving on {url}"), view=shown)

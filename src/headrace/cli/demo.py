@@ -106,7 +106,9 @@ def _start(supervisor: Supervisor, example: Path, directory: Path, options: Demo
     """Start the children, each when what it needs is there. Returns the page's address."""
     bootstrap = supervisor.start(broker_child(_address("broker", options.broker_port), directory))
     say(f"broker    listening on {bootstrap}; any Kafka client can use it")
-    page = supervisor.start(console_child(_address("page", options.port), bootstrap))
+    page = supervisor.start(
+        console_child(_address("page", options.port), bootstrap, directory, example / "view.toml")
+    )
     say(f"page      [bold]{page}[/bold]")
     say("pipeline  starting Spark (about 10 seconds)")
     running = supervisor.start(pipeline_child(example, bootstrap, directory, realtime=options.realtime))
@@ -170,7 +172,8 @@ def _judge(alert_count: int | None, seconds: float) -> None:
 def _stats(page: str) -> dict[str, Any]:
     # The page is on this machine: a proxy that the environment names must not be asked.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(f"{page}/api/stats", timeout=STATS_TIMEOUT_S) as response:
+    # What the page tells is its address with a token, which only a browser needs.
+    with opener.open(f"{page.partition('/?')[0]}/api/stats", timeout=STATS_TIMEOUT_S) as response:
         stats: dict[str, Any] = json.load(response)
     return stats
 

@@ -18,6 +18,7 @@ from headrace.supervisor import ChildSpec
 
 _SOURCE_EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 _SPARK_START_S_MAX: Final = 300.0
+_PIPELINE_RESTART_COUNT_MAX: Final = 1_000
 
 
 def example_dir(name: str) -> Path:
@@ -77,11 +78,14 @@ def broker_child(listen: Address, directory: Path) -> ChildSpec:
     )
 
 
-def console_child(listen: Address, bootstrap: str) -> ChildSpec:
-    """The page."""
+def console_child(listen: Address, bootstrap: str, directory: Path, view: Path) -> ChildSpec:
+    """The page; the address that it tells has the token that lets a browser act."""
     return ChildSpec(
         name="console",
-        arguments=("-m", "headrace", "console", "--listen", str(listen), "--bootstrap", bootstrap),
+        arguments=(
+            *("-m", "headrace", "console", "--listen", str(listen), "--bootstrap", bootstrap),
+            *("--data", str(directory), *(("--view", str(view)) if view.exists() else ())),
+        ),
         ready=re.compile(r"serving on (\S+)"),
         ready_within_s=30,
     )
@@ -101,6 +105,8 @@ def pipeline_child(
         ),
         ready=re.compile(r"^running (.+)$"),
         ready_within_s=_SPARK_START_S_MAX,
+        # The page has a button that kills it, and may be pressed as often as one likes.
+        restart_count_max=_PIPELINE_RESTART_COUNT_MAX,
     )
 
 

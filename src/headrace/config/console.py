@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.config.address import Address
 from headrace.config.checks import check_topic_name, require
@@ -14,13 +16,17 @@ class ConsoleConfig:
     """What the web page shows, and where it is served."""
 
     listen: Address = field(default_factory=lambda: Address("127.0.0.1", 8500))
-    """Where the page is served. Loopback only: there is no authentication yet."""
+    """Where the page is served. Loopback only: what it shows has no log-in."""
     bootstrap: str = field(default_factory=default_bootstrap)
     """The broker whose topics are shown."""
     alerts_topic: str = "fraud-alerts"
     """The topic whose records appear on the page as they come."""
     input_topic: str = "transactions"
     """The topic whose rate is shown beside the alerts'."""
+    data_dir: Path | None = None
+    """Where pipelines tell what they do; without it the page shows none."""
+    client_options: Mapping[str, str] = field(default_factory=dict)
+    """Settings of librdkafka that a secured broker asks for, such as a user and a certificate."""
     recent_alert_count_max: int = 200
     """How many alerts a page that has just opened is given."""
     viewer_count_max: int = 100
@@ -31,7 +37,7 @@ class ConsoleConfig:
     def __post_init__(self) -> None:
         require(
             self.listen.is_loopback,
-            f"refusing to listen on {self.listen}: the page has no authentication yet, so it is only "
+            f"refusing to listen on {self.listen}: the page has no log-in, so it is only "
             "served on loopback; use 127.0.0.1",
         )
         check_topic_name(self.alerts_topic)

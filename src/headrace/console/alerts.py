@@ -19,9 +19,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from headrace.console.decode import Alert, AlertRecord, Undecodable, decode
+from headrace.console.decode import DEFAULT_WORDS, Alert, AlertRecord, Undecodable, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 REMEMBERED_ID_COUNT_MAX: Final = 100_000
 CLOCK_DIFFERENCE_MS_MAX: Final = 100
@@ -69,8 +72,13 @@ class AlertBook:
     """Retained rows, remembered ids and counts. Not safe to share between threads."""
 
     def __init__(
-        self, *, recent_alert_count_max: int, remembered_id_count_max: int = REMEMBERED_ID_COUNT_MAX
+        self,
+        *,
+        recent_alert_count_max: int,
+        remembered_id_count_max: int = REMEMBERED_ID_COUNT_MAX,
+        words: Mapping[str, str] = DEFAULT_WORDS,
     ) -> None:
+        self._words = words
         self._recent_alert_count_max = recent_alert_count_max
         self._remembered_id_count_max = max(remembered_id_count_max, recent_alert_count_max)
         self._rows: OrderedDict[int, Row] = OrderedDict()
@@ -81,7 +89,7 @@ class AlertBook:
 
     def take(self, record: AlertRecord) -> Sighting:
         """Enter a record into the book."""
-        content, alert_id = decode(record)
+        content, alert_id = decode(record, self._words)
         known = self._positions.get(_digest(alert_id)) if alert_id is not None else None
         if known is not None:
             return self._repeat(known, content)

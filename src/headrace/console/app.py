@@ -1,18 +1,27 @@
 """The console's web application. It opens no socket: a server, or a test, calls it.
 
-/              the page
-/static/...    its script, style and icon, from the package
-/events        server-sent events: `alert` and `stats`, see board.py; resumes by Last-Event-ID
-/api/stats     the numbers, as JSON
-/api/alerts    the retained alerts, newest first, as JSON
-/health        200 while the broker answers, 503 when it does not; the body says why
+/ /topics /topics/NAME /pipelines /groups    the pages; /?token=... lets a browser in: see security.py
+/static/... /vendor/...                      their files, from this package and from the chart library's
+/events              server-sent events: `alert` and `stats`, see board.py; resumes by Last-Event-ID
+/api/stats           the numbers, as JSON
+/api/alerts          the retained alerts, newest first, as JSON
+/api/session         whether this browser may act
+/api/topics /api/topics/NAME /api/groups     what the broker has: see catalog.py
+/health              200 while the broker answers, 503 when it does not; the body says why
+
+For whoever was given the token:
+
+GET  /api/topics/NAME/messages   the newest records of a topic
+GET  /api/recount                the alerts topic, counted from its beginning: see recount.py
+POST /api/pipelines/NAME/kill    kill -9 for the driver: see actions.py
+POST /api/controls/NAME          {"value": 500}: move a slider
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -21,13 +30,15 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from headrace.console.board import json_text
-from headrace.console.security import HEADERS, LoopbackOnly
+from headrace.console.api import Api, Back, Endpoint, json_response
+from headrace.console.observations import ControlMoved
+from headrace.console.pages import PAGES, page, plotly_dir
+from headrace.console.security import HEADERS, LoopbackOnly, Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,7 +52,6 @@ if TYPE_CHECKING:
 
 HangUp = Callable[[Scope], None]
 """Ends the connection of a request at once: a client that does not read would else never let it go."""
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 STATIC_DIR: Final = Path(__file__).parent / "static"
 KEEP_ALIVE_S: Final = 15
@@ -63,39 +73,44 @@ class Feed(Protocol):
         ...
 
 
-def create_app(board: Board, feed: Feed, address: Address, hang_up: HangUp) -> Starlette:
+def create_app(board: Board, feed: Feed, address: Address, hang_up: HangUp, back: Back) -> Starlette:
     """The application for a console that browsers reach at `address`."""
     app = Starlette(
         routes=[
-            Route("/", _page),
+            *(Route(path, _page(name, back.session)) for path, name in PAGES.items()),
             Route("/events", _Events(board, hang_up)),
             Route("/api/stats", _json(board.stats)),
             Route("/api/alerts", _json(lambda: {"alerts": board.alerts()})),
+            *Api(board, back).routes(),
             Route("/health", _health(board)),
             Mount("/static", _Static(directory=STATIC_DIR)),
+            Mount("/vendor/plotly", _Static(directory=plotly_dir())),
         ],
-        middleware=[Middleware(LoopbackOnly, address=address)],
+        middleware=[Middleware(LoopbackOnly, address=address, session=back.session)],
         exception_handlers={404: _not_found, 500: _failed},
-        lifespan=lambda _: _running(board, feed),
+        lifespan=lambda _: _running(board, feed, back),
     )
     app.router.redirect_slashes = False
     return app
 
 
 @contextlib.asynccontextmanager
-async def _running(board: Board, feed: Feed) -> AsyncIterator[None]:
+async def _running(board: Board, feed: Feed, back: Back) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
 
     def post(observation: Observation) -> None:
         asyncio.run_coroutine_threadsafe(_apply(board, observation), loop).result()
 
     feed.start(post)
+    recalling = asyncio.create_task(_recall(board, back))
     ticking = asyncio.create_task(_tick(board))
     try:
         yield
     finally:
         board.viewers.close()
+        back.catalog.close()
         await asyncio.to_thread(feed.stop)
+        await recalling
         ticking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await ticking
@@ -103,6 +118,12 @@ async def _running(board: Board, feed: Feed) -> AsyncIterator[None]:
 
 async def _apply(board: Board, observation: Observation) -> None:
     board.apply(observation)
+
+
+async def _recall(board: Board, back: Back) -> None:
+    """Let the sliders stand where they were left."""
+    for name, value in (await asyncio.to_thread(back.actions.recall, back.catalog)).items():
+        board.apply(ControlMoved(name=name, value=value))
 
 
 async def _tick(board: Board) -> None:
@@ -159,13 +180,28 @@ class _Static(StaticFiles):
         return response
 
 
-async def _page(_: Request) -> Response:
-    return FileResponse(STATIC_DIR / "index.html", headers={"Cache-Control": "no-cache"})
+def _page(name: str, session: Session) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        token = request.query_params.get("token")
+        if token is None:
+            return HTMLResponse(page(name), headers={"Cache-Control": "no-cache"})
+        if not session.is_token(token):
+            return PlainTextResponse(
+                "That token is of another console, or of another start of this one: open the address that "
+                "it printed when it started.\n",
+                status_code=403,
+            )
+        # The token leaves the address bar, and with it the browser's history.
+        response = RedirectResponse(request.url.path, status_code=303, headers={"Cache-Control": "no-store"})
+        session.give_to(response)
+        return response
+
+    return endpoint
 
 
 def _json(answer: Callable[[], object]) -> Endpoint:
     async def endpoint(_: Request) -> Response:
-        return _json_response(answer())
+        return json_response(answer())
 
     return endpoint
 
@@ -173,20 +209,11 @@ def _json(answer: Callable[[], object]) -> Endpoint:
 def _health(board: Board) -> Endpoint:
     async def endpoint(_: Request) -> Response:
         status = board.status()
-        return _json_response(
+        return json_response(
             {"status": status.kind, "words": status.words}, 503 if status.kind in UNHEALTHY else 200
         )
 
     return endpoint
-
-
-def _json_response(value: object, status_code: int = 200) -> Response:
-    return Response(
-        json_text(value),
-        status_code=status_code,
-        media_type="application/json",
-        headers={"Cache-Control": "no-store"},
-    )
 
 
 async def _not_found(request: Request, _: Exception) -> Response:

@@ -21,7 +21,9 @@ from headrace.console.decode import Undecodable
 from headrace.console.latency import HISTOGRAM_MS, LatencyWindow
 from headrace.console.observations import BrokerLost, FeedFailed, Observation, RecordsRead, TopicsMeasured
 from headrace.console.rates import GrowthWindow
+from headrace.console.scene import Scene
 from headrace.console.status import Contact, Status, status_of
+from headrace.console.view import View, plain_view
 from headrace.console.viewers import Event, Viewer, Viewers
 
 if TYPE_CHECKING:
@@ -50,11 +52,15 @@ class Point:
 class Board:
     """What the page shows."""
 
-    def __init__(self, config: ConsoleConfig, clock: Clock, *, session: str) -> None:
+    def __init__(
+        self, config: ConsoleConfig, clock: Clock, *, session: str, view: View | None = None
+    ) -> None:
+        view = view or plain_view(config)
         self._config = config
         self._clock = clock
         self._session = session
-        self._book = AlertBook(recent_alert_count_max=config.recent_alert_count_max)
+        self._scene = Scene(view, clock)
+        self._book = AlertBook(recent_alert_count_max=config.recent_alert_count_max, words=view.words)
         self._latency = LatencyWindow()
         self._latency_now = LatencyWindow(window_s=LATENCY_POINT_WINDOW_S)
         self._input_growth = GrowthWindow(window_s=INPUT_WINDOW_S)
@@ -74,6 +80,7 @@ class Board:
 
     def apply(self, observation: Observation) -> None:
         """Take in what the feed has observed."""
+        self._scene.apply(observation, self._book.counts)
         match observation:
             case RecordsRead(records=records):
                 for record in records:
@@ -84,10 +91,13 @@ class Board:
                 self._lost = observation
             case FeedFailed(reason=reason):
                 self._failure = reason
+            case _:
+                pass
 
     def tick(self) -> None:
         """Add a point to the charts and publish the numbers; called once a second."""
         now_s = self._clock.monotonic_s()
+        self._scene.tick()
         latency = self._latency_now.summary(now_s)
         self._points.append(
             Point(
@@ -132,6 +142,7 @@ class Board:
                 "count_max": self._config.viewer_count_max,
                 "cut_off_count": self.viewers.cut_off_count,
             },
+            **self._scene.stats(self._book.counts),
             "recent_alert_count_max": self._config.recent_alert_count_max,
             "series_length": SERIES_LENGTH,
             "series": {
@@ -166,6 +177,8 @@ class Board:
         row = sighting.row
         if row is None:
             return
+        if not sighting.is_repeat and row.live:
+            self._scene.sighted(row)
         if not sighting.is_repeat and row.latency_ms is not None:
             for window in (self._latency, self._latency_now):
                 window.add(self._clock.monotonic_s(), row.latency_ms)

@@ -14,6 +14,9 @@ from confluent_kafka import KafkaError
 
 ALL_BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN
 
+PARTITION_END: Final = KafkaError._PARTITION_EOF
+"""No error: a partition was read to its end."""
+
 NO_ANSWER: Final = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT})
 """Nobody answers; there is no more to say."""
 

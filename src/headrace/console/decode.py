@@ -9,6 +9,9 @@ knows are taken where they have the expected kind:
     card_id    text   the card, never shown but for its last four characters      count     how many
     at         text   ISO 8601 event time, UTC when it names no zone              total     money
     sent_at    number epoch milliseconds: when the triggering record was produced
+    holds      boolean, false where this version withdraws the alert
+    transactions   the evidence in full, a list of objects: tx_id, at, amount, merchant, lat, lon
+    home_lat, home_lon   where the card's holder lives
 
 Every other field, and a known one of an unexpected kind, is shown generically as text. All that leaves here
 is bounded: texts are cut at TEXT_LENGTH_MAX, lists and fields at a count. NaN and infinities are not JSON.
@@ -19,6 +22,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NoReturn
@@ -33,8 +38,14 @@ MASKED_CARD_LENGTH_MIN: Final = 5
 """Shorter card ids than this are all "last four characters", so there is nothing to mask elsewhere."""
 
 _KNOWN_FIELDS: Final = frozenset(
-    {"alert_id", "rule", "card_id", "tx_id", "at", "count", "evidence", "total", "sent_at"}
+    {
+        *("alert_id", "rule", "card_id", "tx_id", "at", "count", "evidence", "total", "sent_at"),
+        *("holds", "transactions", "home_lat", "home_lon"),
+    }
 )
+DEFAULT_WORDS: Final[Mapping[str, str]] = {"velocity": "{count} transactions in 1 minute"}
+"""Rules in words; `{name}` is replaced by the alert's field of that name."""
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,18 @@ class AlertRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceEvent:
+    """One event of the evidence, in full."""
+
+    name: str | None
+    at_ms: int | None
+    amount: float | None
+    what: str | None
+    place: tuple[float, float] | None
+    """Latitude and longitude."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
     """An alert, bounded and masked."""
 
@@ -70,6 +93,10 @@ class Alert:
     evidence_count: int
     """How many there were before the list was cut."""
     other: tuple[tuple[str, str], ...]
+    events: tuple[EvidenceEvent, ...] = ()
+    home: tuple[float, float] | None = None
+    holds: bool = True
+    """False where the alert was withdrawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +111,16 @@ class _NotAnAlert(Exception):
     """Carries the reason from the parser to `decode`."""
 
 
-def decode(record: AlertRecord) -> tuple[Alert | Undecodable, str | None]:
+def decode(
+    record: AlertRecord, words: Mapping[str, str] = DEFAULT_WORDS
+) -> tuple[Alert | Undecodable, str | None]:
     """What the record says, and its alert id in full, unmasked, where it has one."""
     try:
         fields = _parse(record.value)
     except _NotAnAlert as reason:
         return Undecodable(reason=str(reason), preview=_preview(record.value)), None
     alert_id = _identifier(fields.get("alert_id"))
-    return _alert(fields, alert_id), alert_id
+    return _alert(fields, alert_id, words), alert_id
 
 
 def mask(card_id: str) -> str:
@@ -140,7 +169,7 @@ def _preview(value: bytes | None) -> str:
     return _cut((value or b"")[: TEXT_LENGTH_MAX * 4].decode("utf-8", errors="replace"))
 
 
-def _alert(fields: dict[str, object], alert_id: str | None) -> Alert:
+def _alert(fields: dict[str, object], alert_id: str | None, words: Mapping[str, str]) -> Alert:
     card_id = _identifier(fields.get("card_id"))
 
     def shown(text: str) -> str:
@@ -154,25 +183,68 @@ def _alert(fields: dict[str, object], alert_id: str | None) -> Alert:
     return Alert(
         alert_id=shown(alert_id) if alert_id else None,
         rule=shown(rule) if rule else None,
-        words=shown(_words(rule, _whole(fields.get("count")))),
+        words=shown(_words(rule, fields, words)),
         card=_cut(mask(card_id)) if card_id else None,
         trigger=shown(trigger) if trigger else None,
-        at_ms=_instant_ms(fields.get("at")),
+        at_ms=instant_ms(fields.get("at")),
         total=_amount(fields.get("total")),
         sent_at_ms=_whole(fields.get("sent_at")),
         evidence=tuple(shown(item) for item in evidence[:EVIDENCE_COUNT_MAX]),
         evidence_count=len(evidence),
+        events=tuple(_event(item, shown) for item in _objects(fields.get("transactions"))),
+        home=place_of(fields, "home_lat", "home_lon"),
+        holds=fields.get("holds") is not False,
         other=tuple((shown(name), shown(text)) for name, text in _other(fields)),
     )
 
 
-def _words(rule: str | None, count: int | None) -> str:
-    if rule == "velocity" and count is not None:
-        return f"{count} transactions in 1 minute"
+def _words(rule: str | None, fields: dict[str, object], words: Mapping[str, str]) -> str:
+    """The rule's own words, where all that they speak of is there; else its name."""
     if rule is None:
         return "Alert without a rule"
+    template = words.get(rule, "")
+    named = {name: _in_words(fields.get(name)) for name in _PLACEHOLDER.findall(template)}
+    if template and None not in named.values():
+        return _PLACEHOLDER.sub(lambda found: named[found.group(1)] or "", template)
     plain = rule.replace("_", " ").replace("-", " ")
     return plain[:1].upper() + plain[1:]
+
+
+def _in_words(value: object) -> str | None:
+    """A number as people write it, or a text; None for what is neither."""
+    if isinstance(value, str):
+        return value
+    number = _amount(value)
+    if number is None:
+        return None
+    decimals = 0 if number == int(number) or abs(number) >= 100 else 2
+    return f"{number:,.{decimals}f}"
+
+
+def _event(item: dict[str, object], shown: Callable[[str], str]) -> EvidenceEvent:
+    name, what = _identifier(item.get("tx_id")), _identifier(item.get("merchant"))
+    return EvidenceEvent(
+        name=shown(name) if name else None,
+        at_ms=instant_ms(item.get("at")),
+        amount=_amount(item.get("amount")),
+        what=shown(what) if what else None,
+        place=place_of(item, "lat", "lon"),
+    )
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    found = value if isinstance(value, list) else []
+    return [item for item in found[:EVIDENCE_COUNT_MAX] if isinstance(item, dict)]
+
+
+def place_of(
+    fields: Mapping[str, object], latitude: str | None, longitude: str | None
+) -> tuple[float, float] | None:
+    """Where it happened; None where that is not said, or not on this planet."""
+    north, east = _amount(fields.get(latitude or "")), _amount(fields.get(longitude or ""))
+    if north is None or east is None or not (abs(north) <= 90 and abs(east) <= 180):
+        return None
+    return round(north, 4), round(east, 4)
 
 
 def _other(fields: dict[str, object]) -> list[tuple[str, str]]:
@@ -182,19 +254,11 @@ def _other(fields: dict[str, object]) -> list[tuple[str, str]]:
 
 
 def _has_place(name: str, value: object) -> bool:
-    if name not in _KNOWN_FIELDS:
-        return False
-    match name:
-        case "evidence":
-            return isinstance(value, list)
-        case "at":
-            return _instant_ms(value) is not None
-        case "count" | "sent_at":
-            return _whole(value) is not None
-        case "total":
-            return _amount(value) is not None
-        case _:
-            return _identifier(value) is not None
+    return name in _KNOWN_FIELDS and _IS_EXPECTED.get(name, _is_identifier)(value)
+
+
+def _is_identifier(value: object) -> bool:
+    return _identifier(value) is not None
 
 
 def _identifier(value: object) -> str | None:
@@ -221,7 +285,8 @@ def _amount(value: object) -> float | None:
         return None
 
 
-def _instant_ms(value: object) -> int | None:
+def instant_ms(value: object) -> int | None:
+    """Milliseconds since 1970 of an ISO 8601 text; None for anything else."""
     if not isinstance(value, str):
         return None
     try:
@@ -246,3 +311,17 @@ def _text(value: object) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= TEXT_LENGTH_MAX else text[: TEXT_LENGTH_MAX - 1] + "…"
+
+
+_IS_EXPECTED: Final[Mapping[str, Callable[[object], bool]]] = {
+    "evidence": lambda value: isinstance(value, list),
+    "transactions": lambda value: isinstance(value, list),
+    "holds": lambda value: isinstance(value, bool),
+    "at": lambda value: instant_ms(value) is not None,
+    "count": lambda value: _whole(value) is not None,
+    "sent_at": lambda value: _whole(value) is not None,
+    "total": lambda value: _amount(value) is not None,
+    "home_lat": lambda value: value is None or _amount(value) is not None,
+    "home_lon": lambda value: value is None or _amount(value) is not None,
+}
+"""Whether a field is of the kind that has a place; those that are not named here are identifiers."""

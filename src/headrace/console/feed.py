@@ -1,10 +1,12 @@
 """Watches the broker: reads the alerts topic, measures the topics, and says when the broker is gone.
 
-Two threads, so that a slow answer to a question never delays an alert:
+Three threads, so that a slow answer to a question never delays an alert:
 
     reader   owns the consumer. Assigns all partitions by hand and commits nothing: a console leaves no trace.
     meter    once a second asks where the topics end. It discovers topics and partitions, hands new ones to
-             the reader through a queue, and is the judge of whether the broker answers.
+             the reader through a queue, and is the judge of whether the broker answers. At the same moment
+             it looks at the pipelines of the data directory.
+    sampler  reads a little of the input, where the view says when its events happened.
 
 Reading starts `recent_alert_count_max` records before the end of each partition, or at its beginning. What is
 below the end at that moment is history: shown, but without a latency, since it lay there before the console
@@ -12,7 +14,7 @@ looked. After a broker restart the client library reconnects and goes on at its 
 topic was made anew (another topic id, an end offset that went back, or a position that the broker no longer
 knows), the meter plans the reading afresh; the reader never chooses an offset itself.
 
-Thread safety: `start` and `stop` are called from one thread. `post` is called from both threads and waits
+Thread safety: `start` and `stop` are called from one thread. `post` is called from all threads and waits
 until the board has taken the observation, so at most one batch per thread is in flight.
 """
 
@@ -27,8 +29,19 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Messa
 
 from headrace.console.client_errors import ALL_BROKERS_DOWN, LOST_POSITION, reason
 from headrace.console.decode import AlertRecord
-from headrace.console.meter import Meter, Offsets, Stopped, TopicEnds
-from headrace.console.observations import BrokerLost, FeedFailed, Observation, RecordsRead, TopicsMeasured
+from headrace.console.meter import Meter, Offsets, Stopped, TopicEnds, places
+from headrace.console.observations import (
+    BrokerLost,
+    FeedFailed,
+    InputSampled,
+    Observation,
+    RecordsRead,
+    TopicsMeasured,
+)
+from headrace.console.pipelines import look, pipelines_of, topics_of
+from headrace.console.sampler import Sampler
+from headrace.console.samples import sample_of
+from headrace.console.view import plain_view
 from headrace.errors import BrokerUnavailable
 
 if TYPE_CHECKING:
@@ -36,10 +49,13 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import ConsoleConfig
+    from headrace.console.view import View
 
 MEASURE_EVERY_S: Final = 1.0
 POLL_S: Final = 0.1
 BATCH_RECORD_COUNT_MAX: Final = 500
+TOPIC_COUNT_MAX: Final = 100
+"""Of more topics that pipelines read and write, the rest is not measured."""
 
 NO_TOPIC: Final = TopicEnds(topic_id="", ends={})
 
@@ -60,6 +76,11 @@ CONSUMER_SETTINGS: Final[dict[str, str | int | float | bool]] = {
     "auto.offset.reset": "error",
     "fetch.error.backoff.ms": 100,
 }
+
+
+def client_settings(config: ConsoleConfig) -> dict[str, str | int | float | bool]:
+    """How the console's clients reach the broker."""
+    return {**config.client_options, **CLIENT_SETTINGS, "bootstrap.servers": config.bootstrap}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +112,12 @@ class Assignment:
 class KafkaFeed:
     """The feed of a real broker; see the top of this file."""
 
-    def __init__(self, config: ConsoleConfig, clock: Clock) -> None:
+    def __init__(self, config: ConsoleConfig, clock: Clock, view: View | None = None) -> None:
         self._config = config
         self._clock = clock
-        self._settings = {**CLIENT_SETTINGS, "bootstrap.servers": config.bootstrap}
+        self._view = view or plain_view(config)
+        self._settings = client_settings(config)
+        self._input_ends: queue.SimpleQueue[Offsets] = queue.SimpleQueue()
         self._assignments: queue.SimpleQueue[Assignment] = queue.SimpleQueue()
         self._position_lost = threading.Event()
         self._stop = threading.Event()
@@ -102,9 +125,12 @@ class KafkaFeed:
         self._post: Callable[[Observation], None]
 
     def start(self, post: Callable[[Observation], None]) -> None:
-        """Begin to watch; `post` is called from two threads until `stop` has returned."""
+        """Begin to watch; `post` is called from its threads until `stop` has returned."""
         self._post = post
-        for name, work in (("reader", self._read), ("meter", self._measure)):
+        works = [("reader", self._read), ("meter", self._measure)]
+        if self._view.event_time is not None:
+            works.append(("sampler", self._sample))
+        for name, work in works:
             thread = threading.Thread(
                 target=self._guarded, args=(work,), name=f"headrace-console-{name}", daemon=True
             )
@@ -141,7 +167,9 @@ class KafkaFeed:
 
     def _measure_once(self, meter: Meter, planned: TopicEnds) -> TopicEnds:
         """Measure, plan what has not been planned, and return what is planned now."""
-        measured = meter.ends((self._config.input_topic, self._config.alerts_topic))
+        statuses = look(self._config.data_dir) if self._config.data_dir else []
+        topics = dict.fromkeys((*self._view.topics, *topics_of(statuses)))
+        measured = meter.ends(tuple(topics)[:TOPIC_COUNT_MAX])
         alerts = measured.get(self._config.alerts_topic, NO_TOPIC)
         anew = self._position_lost.is_set() or (planned != NO_TOPIC and alerts.is_other_than(planned))
         unplanned = {p: end for p, end in alerts.ends.items() if anew or p not in planned.ends}
@@ -154,8 +182,39 @@ class KafkaFeed:
             sum(measured[topic].ends.values()) if topic in measured else None
             for topic in (self._config.input_topic, self._config.alerts_topic)
         )
-        self._post(TopicsMeasured(input_end=input_end, alerts_end=alerts_end))
+        others = {
+            topic: sum(found.ends.values())
+            for topic, found in measured.items()
+            if topic not in {self._config.input_topic, self._config.alerts_topic}
+        }
+        self._post(
+            TopicsMeasured(
+                input_end=input_end,
+                alerts_end=alerts_end,
+                others=others,
+                pipelines=pipelines_of(statuses, places(measured)),
+            )
+        )
+        if self._config.input_topic in measured and self._input_ends.empty():
+            self._input_ends.put(measured[self._config.input_topic].ends)
         return alerts
+
+    # ---- the sampler's thread
+
+    def _sample(self) -> None:
+        sampler = Sampler({**self._settings, **CONSUMER_SETTINGS}, self._config.input_topic)
+        try:
+            while not self._stop.is_set():
+                try:
+                    ends = self._input_ends.get(timeout=POLL_S)
+                except queue.Empty:
+                    continue
+                records = sampler.sample(ends)
+                if records:
+                    samples = tuple(sample_of(record, self._view) for record in records)
+                    self._post(InputSampled(samples=samples))
+        finally:
+            sampler.close()
 
     # ---- the reader's thread
 

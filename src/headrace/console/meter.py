@@ -43,6 +43,13 @@ class TopicEnds:
         return self.topic_id != before.topic_id or went_back
 
 
+def places(measured: Mapping[str, TopicEnds]) -> dict[tuple[str, int], int]:
+    """Where each partition of some topics ends."""
+    return {
+        (topic, partition): end for topic, found in measured.items() for partition, end in found.ends.items()
+    }
+
+
 class Stopped(Exception):
     """The console is closing: nobody waits for the answer any more."""
 

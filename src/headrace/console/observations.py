@@ -4,11 +4,14 @@ that crosses over to the event loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.console.decode import AlertRecord
+    from headrace.console.pipelines import Pipeline
+    from headrace.console.samples import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,32 @@ class TopicsMeasured:
 
     input_end: int | None
     alerts_end: int | None
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Where further topics end that the page shows."""
+    pipelines: tuple[Pipeline, ...] = ()
+    """What the pipelines do at the same moment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputSampled:
+    """Some of what came on the input topic; None for what could not be read."""
+
+    samples: tuple[Sample | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverKilled:
+    """Somebody pressed the button."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlMoved:
+    """Somebody moved a slider, or a record from before this start says where it stands."""
+
+    name: str
+    value: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,4 +69,6 @@ class FeedFailed:
     reason: str
 
 
-Observation = RecordsRead | TopicsMeasured | BrokerLost | FeedFailed
+Observation = (
+    RecordsRead | TopicsMeasured | InputSampled | DriverKilled | ControlMoved | BrokerLost | FeedFailed
+)

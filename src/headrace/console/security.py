@@ -6,7 +6,8 @@ that the user has open can make the browser send requests to loopback, so these 
 - a Host that is not one of our own names with our port: that is how DNS rebinding looks;
 - an Origin that is not ours: another page is asking;
 - a request that the browser marks as coming from another site, unless it is a plain navigation (a link);
-- any method but GET and HEAD: nothing here changes anything.
+- any method but GET, HEAD and POST, and a POST that does not prove to come from the page of somebody who was
+  given the token: see `Session`.
 
 No CORS header is ever sent. Every answer carries HEADERS, which forbid other origins, frames, inline script
 and sniffing.
@@ -14,19 +15,24 @@ and sniffing.
 
 from __future__ import annotations
 
+import hmac
+import secrets
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from headrace.config import Address
 
 HEADERS: Final = {
     "Content-Security-Policy": (
-        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
+        "default-src 'self'; style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; "
+        # That hash is the one of an empty text: the chart library makes an empty <style> to add rules to.
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -34,7 +40,38 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-METHODS: Final = ("GET", "HEAD")
+METHODS: Final = ("GET", "HEAD", "POST")
+TOKEN_BYTES: Final = 24
+
+
+def new_token() -> str:
+    """A token that nobody can guess."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+class Session:
+    """Who may act and read records: whoever opened the address with the token, which only the terminal shows.
+
+    The page that is opened with the token gets it as a cookie, which scripts can't read and browsers don't
+    send along with requests that other sites make. Cookies are not kept apart by port, so the name has it.
+    """
+
+    def __init__(self, address: Address, token: str) -> None:
+        self._cookie = f"headrace-{address.port}"
+        self._token = token
+
+    def is_token(self, given: str) -> bool:
+        """Whether it is the token; takes as long whatever is wrong with it."""
+        return hmac.compare_digest(given.encode(errors="replace"), self._token.encode())
+
+    def is_held_by(self, headers: Headers) -> bool:
+        """Whether a request carries the cookie."""
+        pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+        return any(name == self._cookie and self.is_token(value) for name, _, value in pairs)
+
+    def give_to(self, response: Response) -> None:
+        """Set the cookie."""
+        response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
 
 
 def own_hosts(address: Address) -> frozenset[str]:
@@ -47,8 +84,9 @@ def own_hosts(address: Address) -> frozenset[str]:
 class LoopbackOnly:
     """ASGI middleware that applies the rules above."""
 
-    def __init__(self, app: ASGIApp, *, address: Address) -> None:
+    def __init__(self, app: ASGIApp, *, address: Address, session: Session) -> None:
         self._app = app
+        self._session = session
         self._hosts = own_hosts(address)
         self._origins = frozenset(f"http://{host}" for host in self._hosts)
 
@@ -77,9 +115,13 @@ class LoopbackOnly:
             return _refuse("This console does not answer to pages of other sites", self._advice())
         if method not in METHODS:
             return PlainTextResponse(
-                f"This console only shows things: {method[:20]} is not possible, use GET.\n",
+                f"{method[:20]} is not possible here: use GET to look, and POST to act.\n",
                 status_code=405,
                 headers={"Allow": ", ".join(METHODS)},
+            )
+        if method == "POST" and not (origins and self._session.is_held_by(headers)):
+            return _refuse(
+                "Only the page of whoever started the console may do that", "open the address that it printed"
             )
         return None
 

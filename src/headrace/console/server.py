@@ -15,9 +15,14 @@ import uvicorn
 
 from headrace.clock import SystemClock
 from headrace.config import Address
+from headrace.console.actions import Actions
+from headrace.console.api import Back
 from headrace.console.app import create_app
 from headrace.console.board import Board
-from headrace.console.feed import KafkaFeed
+from headrace.console.catalog import KafkaCatalog
+from headrace.console.feed import KafkaFeed, client_settings
+from headrace.console.security import Session, new_token
+from headrace.console.view import plain_view
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.config import ConsoleConfig
     from headrace.console.app import Feed
+    from headrace.console.view import View
 
 SHUTDOWN_S_MAX: Final = 1
 """A page that does not take its last bytes within this is dropped."""
@@ -33,22 +39,26 @@ SPARE_CONNECTION_COUNT: Final = 100
 """Connections beyond the viewers': for the page's files, the API and health checks."""
 
 
-def run_console(config: ConsoleConfig, on_ready: Callable[[Address], None]) -> None:
+def run_console(config: ConsoleConfig, on_ready: Callable[[str], None], *, view: View | None = None) -> None:
     """Serve in the foreground until SIGINT, SIGTERM or Ctrl-C; then return, open streams or not.
 
-    `on_ready` is called once, with the real address, when connections are answered. Raises ConfigError when
-    the port is taken or may not be used.
+    `on_ready` is called once, when connections are answered, with the URL to open: it has the token that lets
+    a browser act. Raises ConfigError when the port is taken or may not be used.
     """
-    ConsoleServer(config).run(on_ready)
+    server = ConsoleServer(config, view=view)
+    server.run(lambda address: on_ready(f"http://{address}/?token={server.token}"))
 
 
 class ConsoleServer:
     """A console that can also be stopped from another thread, and fed by something other than a broker."""
 
-    def __init__(self, config: ConsoleConfig, *, feed: Feed | None = None) -> None:
+    def __init__(self, config: ConsoleConfig, *, view: View | None = None, feed: Feed | None = None) -> None:
         self._config = config
+        self._view = view or plain_view(config)
         self._clock = SystemClock()
-        self._feed = feed or KafkaFeed(config, self._clock)
+        self._feed = feed or KafkaFeed(config, self._clock, self._view)
+        self.token: Final = new_token()
+        """Lets a browser act, as `/?token=...`."""
         self._stop_asked = threading.Event()
         self._server: _Server | None = None
 
@@ -56,8 +66,14 @@ class ConsoleServer:
         """Serve in this thread until `stop` is called or, in the main thread, a signal comes."""
         with _listen(self._config.listen) as listener:
             address = Address(self._config.listen.host, listener.getsockname()[1])
-            board = Board(self._config, self._clock, session=secrets.token_hex(4))
-            app = create_app(board, self._feed, address, lambda scope: server.hang_up(scope["client"]))
+            board = Board(self._config, self._clock, session=secrets.token_hex(4), view=self._view)
+            app = create_app(
+                board,
+                self._feed,
+                address,
+                lambda scope: server.hang_up(scope["client"]),
+                self._back(address),
+            )
             self._server = server = _Server(
                 uvicorn.Config(
                     app,
@@ -79,6 +95,15 @@ class ConsoleServer:
                 server.run(sockets=[listener])
             finally:
                 self._feed.stop()
+
+    def _back(self, address: Address) -> Back:
+        settings = client_settings(self._config)
+        return Back(
+            session=Session(address, self.token),
+            actions=Actions(self._config, self._view, settings),
+            catalog=KafkaCatalog(settings),
+            alerts_topic=self._view.alerts,
+        )
 
     def stop(self) -> None:
         """Ask the server to end; safe to call from any thread, at any time, more than once."""

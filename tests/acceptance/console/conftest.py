@@ -51,8 +51,11 @@ class Stream:
         self._producer = Producer({**self._settings, "linger.ms": 0})
 
     def create_topics(self) -> None:
+        self.create("transactions", "fraud-alerts")
+
+    def create(self, *names: str) -> None:
         admin = AdminClient(self._settings)
-        for made in admin.create_topics([NewTopic("transactions"), NewTopic("fraud-alerts")]).values():
+        for made in admin.create_topics([NewTopic(name) for name in names]).values():
             made.result(READY_WITHIN_S)
 
     def send(self, topic: str, *values: bytes) -> None:
@@ -77,14 +80,16 @@ class Stream:
 
 @contextmanager
 def console_process(bootstrap: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
-    """`headrace console`, until the block ends; yields its URL."""
+    """`headrace console`, until the block ends; yields its URL, without the token."""
     command = [sys.executable, "-m", "headrace", "console", "--bootstrap", bootstrap, "--listen", listen]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ}) as process:
         watchdog = threading.Timer(READY_WITHIN_S, process.kill)
         watchdog.start()
         try:
             assert process.stdout is not None
-            yield process.stdout.readline().rpartition(" ")[2].strip()
+            url, _, token = process.stdout.readline().rpartition(" ")[2].strip().partition("/?token=")
+            assert token
+            yield url
             process.terminate()
             assert process.wait(READY_WITHIN_S) == 0
         finally:

@@ -61,7 +61,10 @@ def test_numbers_move_without_a_reload(stream: Stream, console_url: str, open_pa
     expect(page.locator("#alert-rate")).to_have_text("1")
     expect(page.locator("#latency-count")).to_have_text("1")
     expect(page.locator("#latency-p50")).not_to_have_text(UNKNOWN)
-    assert page.locator("#input-chart path.line").count() >= 1
+    expect(page.locator("#input-chart .js-line")).to_have_count(1)
+    expect(page.locator("#input-chart")).to_have_attribute(
+        "aria-label", re.compile("transactions per second")
+    )
 
 
 def test_a_payload_is_text_wherever_it_appears_and_runs_nothing(

@@ -34,7 +34,7 @@ PROGRAM = """
 from headrace.config import Address, ConsoleConfig
 from headrace.console.server import run_console
 config = ConsoleConfig(listen=Address("127.0.0.1", 0), bootstrap="127.0.0.1:1")
-run_console(config, lambda address: print(address, flush=True))
+run_console(config, lambda url: print(url, flush=True))
 print("returned", flush=True)
 """
 STOP_WITHIN_S = 60.0
@@ -47,7 +47,9 @@ def console_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
     ) as process:
         try:
             assert process.stdout is not None
-            yield process, f"http://{process.stdout.readline().strip()}"
+            url, _, token = process.stdout.readline().strip().partition("/?token=")
+            assert token
+            yield process, url
         finally:
             process.kill()
 

@@ -6,13 +6,17 @@ import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx
 import pytest
 from anyio.from_thread import start_blocking_portal
 
+from headrace.config import Address
+from headrace.console.api import Back
 from headrace.console.decode import AlertRecord
+from headrace.console.security import Session
+from headrace.errors import BrokerUnavailable, ConfigError
 from headrace.testing.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
     from anyio.from_thread import BlockingPortal
     from starlette.applications import Starlette
 
-    from headrace.config import Address
+    from headrace.console.actions import Actions
+    from headrace.console.catalog import KafkaCatalog
     from headrace.console.observations import Observation
 
 
@@ -72,11 +77,79 @@ class Client:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         self._client = httpx.AsyncClient(transport=transport, base_url=f"http://{address}")
 
-    def request(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
-        return self._portal.call(partial(self._client.request, method, path, headers=headers))
+    def request(
+        self, method: str, path: str, headers: Mapping[str, str] | None = None, content: bytes | None = None
+    ) -> httpx.Response:
+        return self._portal.call(
+            partial(self._client.request, method, path, headers=headers, content=content)
+        )
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
         return self.request("GET", path, headers)
+
+
+class FakeCatalog:
+    """A broker with one topic of three alerts, of which one came twice."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def topics(self) -> list[dict[str, Any]]:
+        return [{"name": "orders", "partition_count": 1, "record_count": 3, "per_s": None}]
+
+    def topic(self, name: str) -> dict[str, Any]:
+        if name == "nowhere":
+            raise ConfigError("there is no topic nowhere")
+        return {"name": name, "partitions": [{"partition": 0, "first": 0, "end": 3}]}
+
+    def groups(self) -> list[dict[str, Any]]:
+        raise BrokerUnavailable("the broker does not answer")
+
+    def messages(self, name: str, count: int) -> list[dict[str, Any]]:
+        return [{"value": f"{count} at most of {name}"}]
+
+    def read_all(self, _topic: str, take: Callable[[Any], None]) -> bool:
+        for value in (b'{"alert_id": "a"}', b'{"alert_id": "b"}', b'{"alert_id": "a"}', b"?"):
+            take(FakeMessage(value))
+        return True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@dataclass
+class FakeMessage:
+    """What is read."""
+
+    content: bytes
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self.content
+
+
+@dataclass
+class FakeActions:
+    """Remembers what was asked for."""
+
+    done: list[tuple[str, Any]] = field(default_factory=list)
+
+    def recall(self, _catalog: object) -> dict[str, float]:
+        return {"rate": 300.0}
+
+    def kill(self, pipeline: str) -> int:
+        if pipeline != "alerts":
+            raise ConfigError(f"there is no pipeline {pipeline!r} here")
+        self.done.append(("kill", pipeline))
+        return 4711
+
+    def move(self, name: str, value: float) -> None:
+        self.done.append((name, value))
+
+
+TOKEN = "a-token-for-tests"
 
 
 @contextmanager
@@ -108,6 +181,28 @@ def recorder(clock: ManualClock) -> Recorder:
 def new_recorder() -> Callable[[], Recorder]:
     """For tests that need a fresh one for each generated case."""
     return lambda: Recorder(ManualClock())
+
+
+@pytest.fixture
+def actions() -> FakeActions:
+    return FakeActions()
+
+
+@pytest.fixture
+def back(actions: FakeActions) -> Back:
+    """What the pages need beside the board, without a broker or a process."""
+    return Back(
+        session=Session(Address("127.0.0.1", 8500), TOKEN),
+        actions=cast("Actions", actions),
+        catalog=cast("KafkaCatalog", FakeCatalog()),
+        alerts_topic="fraud-alerts",
+    )
+
+
+@pytest.fixture
+def holder() -> dict[str, str]:
+    """The headers of a page that was opened with the token."""
+    return {"Cookie": f"other=1; headrace-8500={TOKEN}", "Origin": "http://127.0.0.1:8500"}
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Scope
     from tests.unit.console.conftest import Client, Recorder, SilentFeed
 
+    from headrace.console.api import Back
     from headrace.testing.clock import ManualClock
 
     Run = Callable[[Starlette, Address], AbstractContextManager[Client]]
@@ -40,8 +41,8 @@ def board(clock: ManualClock) -> Board:
 
 
 @pytest.fixture
-def app(board: Board, silent_feed: SilentFeed) -> Starlette:
-    return create_app(board, silent_feed, ADDRESS, no_hang_up)
+def app(board: Board, silent_feed: SilentFeed, back: Back) -> Starlette:
+    return create_app(board, silent_feed, ADDRESS, no_hang_up, back)
 
 
 @pytest.fixture
@@ -96,21 +97,46 @@ class Stream:
         await asyncio.wait_for(self._task, 5)
 
 
-def test_the_page_and_its_files_come_from_the_package(client: Client) -> None:
-    page = client.get("/").text
-    for path in re.findall(r'(?:src|href)="(/[^"]+)"', page):
-        assert client.get(path).status_code == 200, path
-    scripts = client.get("/static/app.js").text
-    for path in re.findall(r'from "\./([^"]+)"', scripts):
-        assert client.get(f"/static/{path}").headers["content-type"].startswith("text/javascript")
+@pytest.mark.parametrize("path", ["/", "/topics", "/topics/orders", "/pipelines", "/groups"])
+def test_the_pages_and_their_files_come_from_packages(client: Client, path: str) -> None:
+    page = client.get(path)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "{{" not in page.text
+    for linked in re.findall(r'(?:src|href)="(/[^"]+)"', page.text):
+        assert client.get(linked).status_code == 200, linked
+    wanted, seen = set(re.findall(r"/static/(\w+\.js)", page.text)), set[str]()
+    while wanted - seen:
+        script = (wanted - seen).pop()
+        seen.add(script)
+        answer = client.get(f"/static/{script}")
+        assert answer.headers["content-type"].startswith("text/javascript")
+        wanted |= set(re.findall(r'from "\./([^"]+)"', answer.text))
 
 
-def test_the_page_names_no_other_host_and_has_no_inline_code() -> None:
-    for file in files("headrace.console").joinpath("static").iterdir():
-        text = file.read_text(encoding="utf-8")
-        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), file.name
-        assert "innerHTML" not in text
-        assert not re.search(r"<script(?![^>]*src=)|\son\w+=|style=", text), file.name
+def test_the_chart_library_comes_from_its_own_package(client: Client) -> None:
+    answer = client.get("/vendor/plotly/plotly.min.js")
+    assert answer.status_code == 200
+    assert "plotly.js v" in answer.text[:200]
+
+
+def test_the_pages_name_no_other_host_and_have_no_inline_code() -> None:
+    for directory in ("static", "pages"):
+        for file in files("headrace.console").joinpath(directory).iterdir():
+            text = file.read_text(encoding="utf-8")
+            assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text), file.name
+            assert "innerHTML" not in text
+            assert not re.search(r"<script(?![^>]*src=)|\son\w+=|style=", text), file.name
+
+
+def test_every_control_of_every_page_has_a_name_and_every_page_its_landmarks(client: Client) -> None:
+    for path in ("/", "/topics", "/topics/orders", "/pipelines", "/groups"):
+        page = client.get(path).text
+        assert all(page.count(f"<{landmark}") == 1 for landmark in ("main", "nav", "h1", "header"))
+        assert page.count('aria-current="page"') == 1
+        assert all("aria-label" in tag for tag in re.findall(r'<div[^>]*role="img"[^>]*>', page))
+        for tag in re.findall(r"<input[^>]*>", page):
+            before = page[: page.index(tag)]
+            assert before.rindex("<label") > before.rfind("</label>"), tag
 
 
 def test_alerts_and_numbers_are_to_be_had_as_json(client: Client, board: Board, recorder: Recorder) -> None:
@@ -221,11 +247,11 @@ def test_open_streams_end_when_the_console_closes(app: Starlette, board: Board) 
 
 
 def test_a_page_that_falls_behind_is_hung_up_on(
-    clock: ManualClock, silent_feed: SilentFeed, recorder: Recorder
+    clock: ManualClock, silent_feed: SilentFeed, recorder: Recorder, back: Back
 ) -> None:
     board = Board(ConsoleConfig(viewer_backlog_max=3), clock, session="s1")
     hung_up: list[Scope] = []
-    app = create_app(board, silent_feed, ADDRESS, hung_up.append)
+    app = create_app(board, silent_feed, ADDRESS, hung_up.append, back)
 
     async def scenario() -> None:
         stream = Stream(app)
@@ -239,7 +265,7 @@ def test_a_page_that_falls_behind_is_hung_up_on(
 
 
 def test_a_failure_inside_is_a_sentence_and_not_a_traceback(
-    clock: ManualClock, silent_feed: SilentFeed, monkeypatch: pytest.MonkeyPatch, run: Run
+    clock: ManualClock, silent_feed: SilentFeed, monkeypatch: pytest.MonkeyPatch, run: Run, back: Back
 ) -> None:
     board = Board(ConsoleConfig(), clock, session="s1")
 
@@ -247,7 +273,7 @@ def test_a_failure_inside_is_a_sentence_and_not_a_traceback(
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(board, "alerts", boom)
-    app = create_app(board, silent_feed, ADDRESS, no_hang_up)
+    app = create_app(board, silent_feed, ADDRESS, no_hang_up, back)
     with run(app, ADDRESS) as client:
         answer = client.get("/api/alerts")
     assert answer.status_code == 500

@@ -166,3 +166,48 @@ def test_a_lone_surrogate_survives() -> None:
     content, alert_id = decode(record(b'{"alert_id": "\\ud800"}'))
     assert isinstance(content, Alert)
     assert alert_id == "\ud800"
+
+
+EVENT = {
+    "tx_id": "tx-7",
+    "at": "2024-03-01T12:00:00Z",
+    "amount": 5,
+    "merchant": "grocer",
+    "lat": 52.5,
+    "lon": 13,
+}
+
+
+def test_evidence_in_full_has_times_amounts_and_places() -> None:
+    found = alert({**WHOLE, "transactions": [EVENT, {"tx_id": "card-004711/8"}, "no object"], "home_lat": 1})
+    assert [(event.name, event.amount, event.what, event.place) for event in found.events] == [
+        ("tx-7", 5.0, "grocer", (52.5, 13.0)),
+        ("•••• 4711/8", None, None, None),
+    ]
+    assert found.home is None
+    assert alert({"home_lat": 1, "home_lon": 2.5}).home == (1.0, 2.5)
+    assert len(alert({"transactions": [EVENT] * 999}).events) == EVIDENCE_COUNT_MAX
+
+
+def test_an_alert_holds_until_a_version_withdraws_it() -> None:
+    assert alert({"rule": "x"}).holds
+    assert not alert({"rule": "x", "holds": False}).holds
+    assert alert({"rule": "x", "holds": "no"}).other == (("holds", "no"),)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"rule": "travel", "km": 1812.37, "value": 99.256}, "1,812 km at 99.26 km/h"),
+        ({"rule": "travel", "km": 12, "value": "many"}, "12 km at many km/h"),
+        ({"rule": "travel", "km": None, "value": 5}, "Travel"),
+        ({"rule": "travel", "km": [1], "value": 5}, "Travel"),
+        ({"rule": "plain"}, "Nothing to fill in"),
+        ({"rule": "{km}", "km": 5}, "{km}"),
+    ],
+)
+def test_a_rule_speaks_the_words_that_the_view_gives_it(fields: dict[str, Any], words: str) -> None:
+    view = {"travel": "{km} km at {value} km/h", "plain": "Nothing to fill in"}
+    content, _ = decode(record(json.dumps(fields).encode()), view)
+    assert isinstance(content, Alert)
+    assert content.words == words

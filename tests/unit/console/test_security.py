@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from starlette.applications import Starlette
-    from tests.unit.console.conftest import Client, SilentFeed
+    from tests.unit.console.conftest import Client, FakeActions, SilentFeed
 
+    from headrace.console.api import Back
     from headrace.testing.clock import ManualClock
 
     Run = Callable[[Starlette, Address], AbstractContextManager[Client]]
@@ -26,10 +27,10 @@ OWN = "http://127.0.0.1:8500"
 
 
 @pytest.fixture
-def client(clock: ManualClock, silent_feed: SilentFeed, run: Run) -> Iterator[Client]:
+def client(clock: ManualClock, silent_feed: SilentFeed, run: Run, back: Back) -> Iterator[Client]:
     board = Board(ConsoleConfig(), clock, session="s1")
     address = Address("127.0.0.1", 8500)
-    with run(create_app(board, silent_feed, address, lambda _: None), address) as client:
+    with run(create_app(board, silent_feed, address, lambda _: None, back), address) as client:
         yield client
 
 
@@ -42,7 +43,7 @@ def test_our_own_names_with_our_port_are_answered(client: Client, host: str) -> 
     "host",
     ["evil.example:8500", "127.0.0.1", "127.0.0.1:8501", "localhost", "127.0.0.1.evil.example:8500", "", "@"],
 )
-@pytest.mark.parametrize("path", ["/", "/events", "/api/alerts", "/static/app.js", "/nowhere"])
+@pytest.mark.parametrize("path", ["/", "/events", "/api/alerts", "/static/live.js", "/nowhere"])
 def test_any_other_host_is_refused_everywhere(client: Client, host: str, path: str) -> None:
     answer = client.get(path, headers={"Host": host})
     assert answer.status_code == 403
@@ -72,14 +73,72 @@ def test_other_sites_may_link_to_the_page_but_not_load_from_it(client: Client, s
     assert (loaded.status_code, linked.status_code) == (403, 200)
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_nothing_can_be_changed(client: Client, method: str) -> None:
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+def test_other_methods_than_get_and_post_are_refused(client: Client, method: str) -> None:
     answer = client.request(method, "/api/alerts")
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
     assert "use GET" in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/stats", "/health", "/nowhere"])
+KILL = "/api/pipelines/alerts/kill"
+
+
+def test_whoever_holds_the_token_may_act(
+    client: Client, holder: dict[str, str], actions: FakeActions
+) -> None:
+    assert client.request("POST", KILL, headers=holder).json() == {"pid": 4711}
+    assert actions.done == [("kill", "alerts")]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": OWN},
+        {"Cookie": "headrace-8500=a-token-for-tests"},
+        {"Cookie": "headrace-8500=wrong", "Origin": OWN},
+        {"Cookie": "headrace-8500=", "Origin": OWN},
+        {"Cookie": "headrace-8501=a-token-for-tests", "Origin": OWN},
+        {"Cookie": "headrace-8500=a-token-for-tests", "Origin": "http://evil.example"},
+        {"Cookie": "headrace-8500=a-token-for-tests", "Origin": OWN, "Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_nobody_else_may_act(client: Client, headers: dict[str, str], actions: FakeActions) -> None:
+    answer = client.request("POST", KILL, headers=headers)
+    assert (answer.status_code, actions.done) == (403, [])
+
+
+@pytest.mark.parametrize("path", ["/api/topics/orders/messages", "/api/recount"])
+def test_records_are_shown_to_holders_of_the_token_only(
+    client: Client, path: str, holder: dict[str, str]
+) -> None:
+    assert client.get(path).status_code == 403
+    assert "open the address it printed" in client.get(path).json()["error"]
+    assert client.get(path, headers=holder).status_code == 200
+
+
+def test_the_token_becomes_a_cookie_that_scripts_and_other_sites_cant_use(client: Client) -> None:
+    answer = client.get("/?token=a-token-for-tests")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith("headrace-8500=a-token-for-tests;")
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "\N{SNOWMAN}", "x" * 5_000])
+def test_a_wrong_token_lets_nobody_in(client: Client, token: str) -> None:
+    answer = client.get(f"/?token={token}")
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_the_page_can_ask_whether_it_may_act(client: Client, holder: dict[str, str]) -> None:
+    assert client.get("/api/session").json() == {"may_act": False}
+    assert client.get("/api/session", headers=holder).json() == {"may_act": True}
+
+
+@pytest.mark.parametrize("path", ["/", "/static/live.js", "/api/stats", "/health", "/nowhere"])
 def test_every_answer_forbids_frames_foreign_code_and_sniffing(client: Client, path: str) -> None:
     headers = client.get(path).headers
     policy = headers["content-security-policy"]

@@ -3,6 +3,7 @@
 // A row is named by its position: the same alert coming again changes its row in place. Rows stand in the
 // order of position, the newest on top, and as many are kept as the console keeps.
 
+import { element } from "./dom.js";
 import * as format from "./format.js";
 
 const SLIDE_COUNT_MAX = 12; // more at once is a flood: they just appear
@@ -18,11 +19,14 @@ export class AlertList {
   #list;
   #template;
   #onChange;
+  #onOpen;
 
-  constructor({ list, template, onChange }) {
+  // `onOpen` is called with the alert whose details were opened, or null when they were closed.
+  constructor({ list, template, onChange, onOpen }) {
     this.#list = list;
     this.#template = template;
     this.#onChange = onChange;
+    this.#onOpen = onOpen;
   }
 
   get counts() {
@@ -84,10 +88,15 @@ export class AlertList {
     this.#rows.set(alert.position, { alert, item });
     if (former) return false;
     item.dataset.position = alert.position;
+    item.firstElementChild.addEventListener("toggle", ({ target }) => this.#toggled(alert.position, target.open));
     let next = this.#list.firstElementChild;
     while (next && Number(next.dataset.position) > alert.position) next = next.nextElementSibling;
     this.#list.insertBefore(item, next);
     return true;
+  }
+
+  #toggled(position, isOpen) {
+    this.#onOpen(isOpen ? this.#rows.get(position)?.alert ?? null : null);
   }
 
   #trim() {
@@ -117,15 +126,21 @@ function fill(item, alert) {
   const broken = alert.kind === "undecodable";
   const when = alert.at_ms ?? alert.timestamp_ms ?? alert.received_ms;
   item.classList.toggle("undecodable", broken);
+  item.classList.toggle("withdrawn", !broken && !alert.holds);
   part("when").textContent = format.time(when);
   part("when").dateTime = format.iso(when);
   part("words").textContent = broken ? "Record that can’t be decoded" : alert.words;
-  part("badge").textContent = alert.sighting_count > 1 ? `came ${alert.sighting_count} times` : "";
+  part("badge").textContent = badge(alert, broken);
   part("card").textContent = alert.card ?? "";
   part("amount").textContent = broken || alert.total === null ? "" : format.amount(alert.total);
   fillLatency(part("latency"), alert, broken);
   fillEvidence(part("evidence"), alert, broken);
   part("facts").replaceChildren(...facts(alert, broken).flatMap(fact));
+}
+
+function badge(alert, broken) {
+  if (!broken && !alert.holds) return "withdrawn";
+  return alert.sighting_count > 1 ? `came ${alert.sighting_count} times` : "";
 }
 
 function fillLatency(cell, alert, broken) {
@@ -137,21 +152,36 @@ function fillLatency(cell, alert, broken) {
 }
 
 function fillEvidence(box, alert, broken) {
-  const [title, list] = [box.querySelector("h3"), box.querySelector("ul")];
+  const [title, list, table] = [box.querySelector("h3"), box.querySelector("ul"), box.querySelector("table")];
   if (broken) {
     title.textContent = "What it holds";
-    list.replaceChildren(element("li", alert.preview || "(nothing)"));
+    list.replaceChildren(element("li", {}, alert.preview || "(nothing)"));
     return;
   }
   const ids = alert.evidence.length > 0 ? alert.evidence : [alert.trigger].filter(Boolean);
-  box.hidden = ids.length === 0;
-  title.textContent = `Evidence: ${format.count(Math.max(alert.evidence_count, ids.length))} transactions`;
-  list.replaceChildren(...ids.map((id) => {
-    const chip = element("li", id);
-    chip.classList.toggle("trigger", id === alert.trigger);
-    if (id === alert.trigger) chip.title = "The transaction that made the rule fire";
-    return chip;
-  }));
+  const isFull = alert.events.length > 0;
+  box.hidden = ids.length === 0 && !isFull;
+  title.textContent = `Evidence: ${format.count(Math.max(alert.evidence_count, ids.length, alert.events.length))} transactions`;
+  [list.hidden, table.hidden] = [isFull, !isFull];
+  if (isFull) table.tBodies[0].replaceChildren(...alert.events.map((event) => eventRow(event, alert)));
+  else list.replaceChildren(...ids.map((id) => chip(id, alert)));
+}
+
+function chip(id, alert) {
+  const made = element("li", {}, id);
+  made.classList.toggle("trigger", id === alert.trigger);
+  if (id === alert.trigger) made.title = "The transaction that made the rule fire";
+  return made;
+}
+
+function eventRow(event, alert) {
+  const row = element("tr", { title: event.name },
+    element("td", {}, format.time(event.at_ms)),
+    element("td", {}, event.what ?? event.name ?? ""),
+    element("td", {}, event.place ? format.place(event.place) : ""),
+    element("td", { class: "number" }, event.amount === null ? "" : format.amount(event.amount)));
+  row.classList.toggle("trigger", event.name !== null && event.name === alert.trigger);
+  return row;
 }
 
 function facts(alert, broken) {
@@ -166,11 +196,5 @@ function facts(alert, broken) {
 }
 
 function fact([name, text]) {
-  return [element("dt", name), element("dd", text)];
-}
-
-function element(kind, text) {
-  const made = document.createElement(kind);
-  made.textContent = text;
-  return made;
+  return [element("dt", {}, name), element("dd", {}, text)];
 }

@@ -2,6 +2,7 @@
 
 const whole = new Intl.NumberFormat();
 const tenth = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const fine = new Intl.NumberFormat(undefined, { maximumFractionDigits: 4 });
 const money = new Intl.NumberFormat(undefined, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const clock = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
@@ -14,6 +15,7 @@ export const NONE = "–";
 const known = (value) => value !== null && value !== undefined;
 
 export const count = (value) => (known(value) ? whole.format(value) : NONE);
+export const number = (value) => fine.format(value);
 export const amount = (value) => (known(value) ? money.format(value) : NONE);
 
 export function rate(value) {
@@ -46,3 +48,16 @@ export function time(ms) {
 }
 
 export const iso = (ms) => asDate(ms)?.toISOString() ?? "";
+
+// 52.52° N 13.41° E
+export function place([latitude, longitude]) {
+  const north = `${Math.abs(latitude).toFixed(2)}° ${latitude < 0 ? "S" : "N"}`;
+  return `${north} ${Math.abs(longitude).toFixed(2)}° ${longitude < 0 ? "W" : "E"}`;
+}
+
+export function bytes(value) {
+  if (!known(value)) return NONE;
+  if (value < 1024) return `${whole.format(value)} B`;
+  if (value < 1024 ** 2) return `${tenth.format(value / 1024)} KiB`;
+  return `${tenth.format(value / 1024 ** 2)} MiB`;
+}

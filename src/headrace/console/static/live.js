@@ -1,65 +1,40 @@
-// The console's page: puts what the stream says where it belongs.
+// The live page: puts what the stream says where it belongs.
 
 import { AlertList } from "./alerts.js";
 import { drawArea, drawBars, drawHistogram, drawLines, peak } from "./charts.js";
+import { byId, put } from "./dom.js";
 import * as format from "./format.js";
-import { Stream } from "./stream.js";
+import { currentStatus, open } from "./frame.js";
+import { alertForMap, chooseOnMap, forgetMap, showScene } from "./scene.js";
 
 const SPEAK_EVERY_MS = 10_000;
 
-const byId = (id) => document.getElementById(id);
-const put = (id, text) => { if (byId(id).textContent !== text) byId(id).textContent = text; };
+const page = { stats: null, paused: false };
+const list = new AlertList({ list: byId("rows"), template: byId("row"), onChange: onListChange, onOpen: chooseOnMap });
 
-const page = { stats: null, paused: false, connection: { lost: false, silentMs: 0, trouble: "" } };
-const list = new AlertList({ list: byId("rows"), template: byId("row"), onChange: onListChange });
-
-// ---- the stream
-
-new Stream({
-  stats(stats) {
-    if (page.stats && page.stats.session !== stats.session) list.clear(); // the console was restarted
+open({
+  stats(stats, isRestarted) {
+    if (isRestarted) {
+      list.clear();
+      forgetMap();
+    }
     page.stats = stats;
     list.countMax = stats.recent_alert_count_max;
     showStats(stats);
+    showScene(stats);
   },
-  alert(alert) { list.take(alert); },
-  connection(connection) {
-    page.connection = connection;
-    showStatus();
+  alert(alert) {
+    list.take(alert);
+    alertForMap(alert);
   },
+  status(status) { showEmpty(status); },
 });
-
-// ---- the status, in words
-
-function currentStatus() {
-  const { lost, silentMs, trouble } = page.connection;
-  if (lost) {
-    const words = trouble || `console not reachable for ${format.duration(silentMs)}`;
-    return { kind: "lost", words: `${words}, trying again`, since_ms: null };
-  }
-  return page.stats?.status ?? { kind: "connecting", words: "connecting", since_ms: null };
-}
-
-const SPOKEN = {
-  live: "Live", connecting: "Connecting", waiting: "Waiting", stalled: "Stalled: the input stands still",
-  unreachable: "The broker is not reachable", failed: "The console has stopped reading",
-  lost: "The console is not reachable",
-};
-
-function showStatus() {
-  const status = currentStatus();
-  document.body.dataset.status = status.kind;
-  document.title = status.kind === "live" ? "Headrace" : `Headrace: ${status.kind === "lost" ? "not reachable" : status.kind}`;
-  byId("status").title = status.since_ms ? `since ${format.time(status.since_ms)}` : "";
-  put("status-words", status.words);
-  put("status-spoken", SPOKEN[status.kind]);
-  showEmpty(status);
-}
 
 // ---- the numbers
 
 function showStats(stats) {
   const { input, alerts, latency, series } = stats;
+  put("title", stats.title);
   put("where-topic", alerts.topic);
   put("where-broker", `on ${stats.bootstrap}`);
   put("input-title", input.topic.charAt(0).toUpperCase() + input.topic.slice(1));
@@ -72,6 +47,9 @@ function showStats(stats) {
   put("count-alerts", format.count(alerts.alert_count));
   put("count-repeats", format.count(alerts.repeat_count));
   put("count-undecodable", format.count(alerts.undecodable_count));
+  const late = stats.roles.late === null ? null : stats.topics[stats.roles.late]?.end ?? 0;
+  byId("late-box").hidden = late === null;
+  put("count-late", format.count(late));
   byId("count-undecodable").parentElement.classList.toggle("bad", alerts.undecodable_count > 0);
   showCharts(input, latency, series, stats.series_length);
 }
@@ -87,30 +65,20 @@ function showCharts(input, latency, series, length) {
     length, label: `${input.topic} per second, now ${format.rate(input.per_s)}, peak ${format.rate(peaks.input)}`,
   });
   drawBars(byId("alert-chart"), series.alerts_per_s, {
-    length, label: `Alerts per second, peak ${format.rate(peaks.alerts)}`,
+    length, name: "heat", label: `Alerts per second, peak ${format.rate(peaks.alerts)}`,
   });
   drawLines(byId("latency-chart"), [
     { name: "p99", values: series.latency_ms_p99 }, { name: "p50", values: series.latency_ms_p50 },
   ], { length, label: `Latency, p50 ${format.milliseconds(latency.p50_ms)}, p99 ${format.milliseconds(latency.p99_ms)}` });
-  drawHistogram(byId("spread-chart"), latency.histogram, { label: spreadInWords(latency) });
-  showAxis(latency.histogram_ms);
+  drawHistogram(byId("spread-chart"), latency.histogram, latency.histogram_ms, {
+    label: spreadInWords(latency), marks: [{ name: "p50", ms: latency.p50_ms }, { name: "p99", ms: latency.p99_ms }],
+  });
 }
 
 function spreadInWords({ histogram, histogram_ms: bounds, count }) {
   if (!count) return "No latency in the last minute";
   const bars = histogram.map((value, index) => [value, bounds[index]]).filter(([value]) => value > 0);
   return bars.map(([value, ms]) => `${value} ${ms ? `up to ${ms} ms` : `above ${bounds.at(-1)} ms`}`).join(", ");
-}
-
-function showAxis(bounds) {
-  const axis = byId("spread-axis");
-  if (axis.childElementCount) return;
-  const label = (ms) => (ms >= 1000 ? `${ms / 1000} s` : ms === bounds[0] ? `${ms} ms` : String(ms));
-  axis.replaceChildren(...[...bounds, null].map((ms) => {
-    const tick = document.createElement("span");
-    tick.textContent = ms === null ? "›" : /^1/.test(ms) ? label(ms) : "";
-    return tick;
-  }));
 }
 
 // ---- the list

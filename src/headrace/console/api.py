@@ -1,0 +1,152 @@
+"""The part of the API that asks the broker, and the part that acts. Questions are asked on threads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.console.board import json_text
+from headrace.console.observations import ControlMoved, DriverKilled
+from headrace.console.recount import recount
+from headrace.errors import BrokerUnavailable, ConfigError
+
+if TYPE_CHECKING:
+    from headrace.console.actions import Actions
+    from headrace.console.board import Board
+    from headrace.console.catalog import KafkaCatalog
+    from headrace.console.security import Session
+
+T = TypeVar("T")
+Endpoint = Callable[[Request], Awaitable[Response]]
+Answer = Callable[[Request], Awaitable[object]]
+
+BODY_BYTES_MAX: Final = 1024
+QUESTION_COUNT_MAX: Final = 4
+"""So many questions are on their way to the broker at once; others wait for their turn."""
+MESSAGE_COUNT: Final = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Back:
+    """What the pages need beside the board: who may act, how to act, and what the broker has."""
+
+    session: Session
+    actions: Actions
+    catalog: KafkaCatalog
+    alerts_topic: str
+
+
+class Api:
+    """The endpoints; what they do is said at the top of app.py."""
+
+    def __init__(self, board: Board, back: Back) -> None:
+        self._board = board
+        self._back = back
+        self._slots = asyncio.Semaphore(QUESTION_COUNT_MAX)
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/api/session", _endpoint(self._session)),
+            Route("/api/topics", _endpoint(self._topics)),
+            Route("/api/topics/{name}", _endpoint(self._topic)),
+            Route("/api/topics/{name}/messages", _endpoint(self._messages)),
+            Route("/api/groups", _endpoint(self._groups)),
+            Route("/api/recount", _endpoint(self._recount)),
+            Route("/api/pipelines/{name}/kill", _endpoint(self._kill), methods=["POST"]),
+            Route("/api/controls/{name}", _endpoint(self._move), methods=["POST"]),
+        ]
+
+    async def _session(self, request: Request) -> object:
+        return {"may_act": self._back.session.is_held_by(request.headers)}
+
+    async def _topics(self, _: Request) -> object:
+        return {"topics": await self._ask(self._back.catalog.topics)}
+
+    async def _topic(self, request: Request) -> object:
+        return await self._ask(lambda: self._back.catalog.topic(request.path_params["name"]))
+
+    async def _groups(self, _: Request) -> object:
+        return {"groups": await self._ask(self._back.catalog.groups)}
+
+    async def _messages(self, request: Request) -> object:
+        self._check_holder(request)
+        name = request.path_params["name"]
+        return {"messages": await self._ask(lambda: self._back.catalog.messages(name, MESSAGE_COUNT))}
+
+    async def _recount(self, request: Request) -> object:
+        self._check_holder(request)
+        return await self._ask(lambda: recount(self._back.catalog, self._back.alerts_topic))
+
+    async def _kill(self, request: Request) -> object:
+        pid = await self._ask(lambda: self._back.actions.kill(request.path_params["name"]))
+        self._board.apply(DriverKilled(pid=pid))
+        return {"pid": pid}
+
+    async def _move(self, request: Request) -> object:
+        name, value = request.path_params["name"], await _value_in(request)
+        await self._ask(lambda: self._back.actions.move(name, value))
+        self._board.apply(ControlMoved(name=name, value=value))
+        return {"name": name, "value": value}
+
+    def _check_holder(self, request: Request) -> None:
+        if not self._back.session.is_held_by(request.headers):
+            raise _Refused("only whoever started the console may read records: open the address it printed")
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        async with self._slots:
+            return await asyncio.to_thread(question)
+
+
+class _Refused(Exception):
+    """Whoever asks was not given the token."""
+
+
+def _endpoint(answer: Answer) -> Endpoint:
+    """Answers as JSON; what went wrong is said in a sentence, with the status that fits."""
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return json_response(await answer(request))
+        except _Refused as error:
+            return json_response({"error": str(error)}, 403)
+        except ConfigError as error:
+            return json_response({"error": str(error)}, 404 if request.method == "GET" else 409)
+        except BrokerUnavailable as error:
+            return json_response({"error": str(error)}, 503)
+
+    return endpoint
+
+
+async def _value_in(request: Request) -> float:
+    """The number in a body such as {"value": 500}."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise ConfigError(f"the request has more than {BODY_BYTES_MAX} bytes")
+    try:
+        value = json.loads(body)["value"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError('the request must be JSON such as {"value": 500}') from error
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ConfigError(f"{value!r:.50} is not a number")
+    return value
+
+
+def json_response(value: object, status_code: int = 200) -> Response:
+    """An answer that is never kept."""
+    return Response(
+        json_text(value),
+        status_code=status_code,
+        media_type="application/json",
+        headers={"Cache-Control": "no-store"},
+    )

@@ -1,0 +1,137 @@
+"""What the page can do: to a real process, and to a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.console.actions import Actions
+from headrace.console.catalog import KafkaCatalog
+from headrace.console.feed import client_settings
+from headrace.console.view import Control, View
+from headrace.driver.process import ProcessId
+from headrace.driver.status import State, Status, write_status
+from headrace.errors import BrokerUnavailable, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from confluent_kafka import Message
+    from tests.integration.console.conftest import Topics
+
+    from headrace.config import ConsoleConfig
+
+
+def control(name: str, **fields: Any) -> Control:
+    whole: dict[str, Any] = {
+        "label": name,
+        "minimum": 0,
+        "maximum": 100,
+        "step": 1,
+        "value": 10,
+        "topic": "control",
+        "key": "world",
+    }
+    return Control(name=name, **{**whole, **fields})
+
+
+VIEW = View(
+    title="x",
+    input="transactions",
+    alerts="fraud-alerts",
+    controls=(control("rate"), control("late"), control("limit", key="rules")),
+)
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing for as long as it is let."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def write(data_dir: Path, process: ProcessId, state: State = "running") -> None:
+    now = datetime.now(UTC)
+    write_status(
+        data_dir,
+        Status(
+            name="alerts",
+            state=state,
+            process=process,
+            started_at=now,
+            updated_at=now,
+            mode="micro-batch",
+            bootstrap="b",
+            reads=("transactions",),
+            writes="fraud-alerts",
+        ),
+    )
+
+
+def test_a_running_driver_is_killed_with_a_signal_that_nothing_catches(
+    tmp_path: Path, nowhere: ConsoleConfig, victim: subprocess.Popen[bytes]
+) -> None:
+    actions = Actions(replace(nowhere, data_dir=tmp_path), VIEW, client_settings(nowhere))
+    with pytest.raises(ConfigError, match="there is no pipeline 'alerts' here"):
+        actions.kill("alerts")
+    write(tmp_path, ProcessId.of(victim.pid), "stopped")
+    with pytest.raises(ConfigError, match="does not run now"):
+        actions.kill("alerts")
+    another_start = replace(ProcessId.of(victim.pid), started_ticks=1)
+    write(tmp_path, another_start)
+    with pytest.raises(ConfigError, match="does not run now"):
+        actions.kill("alerts")
+    assert victim.poll() is None
+    write(tmp_path, ProcessId.of(victim.pid))
+    assert actions.kill("alerts") == victim.pid
+    assert victim.wait(30) == -signal.SIGKILL
+    with pytest.raises(ConfigError, match="does not run now"):
+        actions.kill("alerts")
+
+
+def test_a_slider_writes_all_that_share_its_record_and_is_found_again_after_a_restart(
+    topics: Topics, config: ConsoleConfig
+) -> None:
+    topics.create("control")
+    settings = client_settings(config)
+    catalog, actions = KafkaCatalog(settings), Actions(config, VIEW, settings)
+    assert actions.recall(catalog) == {}
+    actions.move("rate", 50)
+    actions.move("late", 2.5)
+    actions.move("limit", 7)
+    topics.send("control", b"no json", b"[]", b'{"rate": 5000}', b'{"rate": "x"}')
+
+    written: list[tuple[bytes | None, Any]] = []
+
+    def take(message: Message) -> None:
+        if message.key() is not None:
+            written.append((message.key(), json.loads(message.value() or b"")))
+
+    assert catalog.read_all("control", take)
+    assert written == [
+        (b"world", {"rate": 50, "late": 10}),
+        (b"world", {"rate": 50, "late": 2.5}),
+        (b"rules", {"limit": 7}),
+    ]
+    restarted = Actions(config, VIEW, settings)
+    assert restarted.recall(catalog) == {"rate": 50, "late": 2.5, "limit": 7}
+    with pytest.raises(ConfigError, match="rate can be 0 to 100, not 101"):
+        actions.move("rate", 101)
+    with pytest.raises(ConfigError, match="there is no control 'speed'"):
+        actions.move("speed", 1)
+
+
+def test_a_slider_that_cant_be_written_says_so_and_stays(nowhere: ConsoleConfig) -> None:
+    settings = {**client_settings(nowhere), "message.timeout.ms": 100}
+    actions = Actions(nowhere, VIEW, settings)
+    with pytest.raises(BrokerUnavailable, match="control could not be written"):
+        actions.move("rate", 50)
