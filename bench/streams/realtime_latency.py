@@ -27,7 +27,8 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from headrace.cli.demo_parts import broker_child, example_dir, free_port, generator_child, pipeline_child
+from headrace.cli.demo_parts import broker_child, example_dir, generator_child, pipeline_child
+from headrace.cli.foreground import free_port
 from headrace.config import Address
 from headrace.supervisor import Supervisor
 
@@ -107,7 +108,8 @@ def measure(options: Options, *, realtime: bool) -> Result:
         directory = Path(name)
         commits = directory / "checkpoints" / PIPELINE / "commits"
         try:
-            bootstrap = supervisor.start(broker_child(Address("127.0.0.1", free_port(0)), directory))
+            broker = broker_child(Address("127.0.0.1", free_port(0)), directory / "broker")
+            bootstrap = supervisor.start(broker)
             supervisor.start(
                 pipeline_child(example, bootstrap, directory, realtime=realtime, batch_s=options.batch_s)
             )

@@ -25,7 +25,8 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
-from headrace.cli.demo_parts import broker_child, free_port, pipeline_child
+from headrace.cli.demo_parts import broker_child, pipeline_child
+from headrace.cli.foreground import free_port
 from headrace.config import Address
 from headrace.supervisor import Supervisor
 from realtime_latency import commit_count
@@ -82,7 +83,7 @@ def measure(options: argparse.Namespace) -> tuple[list[float], int]:
         commits = directory / "checkpoints" / "large" / "commits"
         producing: subprocess.Popen[bytes] | None = None
         try:
-            broker = broker_child(Address("127.0.0.1", free_port(0)), directory)
+            broker = broker_child(Address("127.0.0.1", free_port(0)), directory / "broker")
             durability = ("--durability", options.durability)
             bootstrap = supervisor.start(replace(broker, arguments=(*broker.arguments, *durability)))
             supervisor.start(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 COMMANDS: Final = (
+    "up",
     "broker",
     "topics",
     "users",

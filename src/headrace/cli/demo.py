@@ -7,31 +7,28 @@ own numbers, so what it reports is what a person in front of the page sees.
 from __future__ import annotations
 
 import json
-import signal
 import time
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any, Final, NoReturn
+from typing import Annotated, Any, Final
 
 import typer
-from rich.markup import escape
 
 from headrace.cli.demo_parts import (
     broker_child,
     console_child,
     demo_directory,
     example_dir,
-    free_port,
     generator_child,
     pipeline_child,
 )
+from headrace.cli.foreground import free_address, ignore_signals, line_printer, stop_on_signals
 from headrace.cli.output import say
-from headrace.config import Address, default_data_dir
+from headrace.config import default_data_dir
 from headrace.errors import FaultError
-from headrace.supervisor import OnLine, Supervisor
+from headrace.supervisor import Supervisor
 
 STATUS_EVERY_S: Final = 5.0
 LOOP_PAUSE_S: Final = 0.2
@@ -71,9 +68,9 @@ def demo(
     _require_spark()
     example = example_dir(name)
     options = DemoOptions(rate=rate, seed=seed, port=port, broker_port=broker_port, realtime=realtime)
-    supervisor = Supervisor(_line_printer(verbose=verbose))
+    supervisor = Supervisor(line_printer(verbose=verbose))
     alert_count: int | None = None
-    _stop_on_signals()
+    stop_on_signals()
     with demo_directory(default_data_dir(), name, keep_data=keep_data) as directory:
         try:
             page = _start(supervisor, example, directory, options)
@@ -81,7 +78,7 @@ def demo(
         except KeyboardInterrupt:
             pass
         finally:
-            _ignore_signals()
+            ignore_signals()
             # The terminal may be gone, which is no reason to leave anything running.
             with suppress(OSError):
                 say("stopping")
@@ -104,10 +101,11 @@ def _require_spark() -> None:
 
 def _start(supervisor: Supervisor, example: Path, directory: Path, options: DemoOptions) -> str:
     """Start the children, each when what it needs is there. Returns the page's address."""
-    bootstrap = supervisor.start(broker_child(_address("broker", options.broker_port), directory))
+    broker = broker_child(free_address("broker", options.broker_port), directory / "broker")
+    bootstrap = supervisor.start(broker)
     say(f"broker    listening on {bootstrap}; any Kafka client can use it")
     page = supervisor.start(
-        console_child(_address("page", options.port), bootstrap, directory, example / "view.toml")
+        console_child(free_address("page", options.port), bootstrap, directory, example / "view.toml")
     )
     say(f"page      [bold]{page}[/bold]")
     say("pipeline  starting Spark (about 10 seconds)")
@@ -116,13 +114,6 @@ def _start(supervisor: Supervisor, example: Path, directory: Path, options: Demo
     supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=options.seed))
     say(f"generator {options.rate} transactions a second; watch the page; Ctrl-C stops everything")
     return page
-
-
-def _address(part: str, wanted_port: int) -> Address:
-    port = free_port(wanted_port)
-    if wanted_port not in {0, port}:
-        say(f"{part:<9} port {wanted_port} is taken, using {port}")
-    return Address("127.0.0.1", port)
 
 
 def _watch(supervisor: Supervisor, page: str, seconds: float | None) -> int:
@@ -180,29 +171,3 @@ def _stats(page: str) -> dict[str, Any]:
 
 def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} ms"
-
-
-def _line_printer(*, verbose: bool) -> OnLine:
-    def print_line(name: str, line: str) -> None:
-        if verbose or line.startswith(("ended with", "error:")):
-            # Output must be read on even when there is no terminal any more to show it.
-            with suppress(OSError):
-                say(f"[dim]{name:<9}[/dim] {escape(line)}")
-
-    return print_line
-
-
-def _stop_on_signals() -> None:
-    """SIGTERM and a closed terminal stop the demo the way Ctrl-C does."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
-
-
-def _ignore_signals() -> None:
-    """Stopping takes a few seconds and must not be cut short by a second Ctrl-C."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import re
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -51,40 +50,23 @@ def demo_directory(data_dir: Path, name: str, *, keep_data: bool) -> Iterator[Pa
         yield directory
 
 
-def free_port(preferred: int) -> int:
-    """The preferred port if nobody has it, else another that is free.
-
-    The number is fixed before the children start, so that one that is started again comes back at the
-    address that the others know.
-    """
-    for port in (preferred, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise ConfigError("no free port on 127.0.0.1: close some programs and try again")
-
-
-def broker_child(listen: Address, directory: Path) -> ChildSpec:
+def broker_child(listen: Address, data_dir: Path) -> ChildSpec:
     """The broker."""
     return ChildSpec(
         name="broker",
-        arguments=("-m", "headrace", "broker", "--listen", str(listen), "--data", str(directory / "broker")),
+        arguments=("-m", "headrace", "broker", "--listen", str(listen), "--data", str(data_dir)),
         ready=re.compile(r"listening on (\S+),"),
         ready_within_s=30,
     )
 
 
-def console_child(listen: Address, bootstrap: str, directory: Path, view: Path) -> ChildSpec:
+def console_child(listen: Address, bootstrap: str, directory: Path, view: Path | None = None) -> ChildSpec:
     """The page; the address that it tells has the token that lets a browser act."""
     return ChildSpec(
         name="console",
         arguments=(
             *("-m", "headrace", "console", "--listen", str(listen), "--bootstrap", bootstrap),
-            *("--data", str(directory), *(("--view", str(view)) if view.exists() else ())),
+            *("--data", str(directory), *(("--view", str(view)) if view else ())),
         ),
         ready=re.compile(r"serving on (\S+)"),
         ready_within_s=30,

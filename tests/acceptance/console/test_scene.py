@@ -63,6 +63,7 @@ class Pipeline:
         self.process = self._spawn()
 
     def start_again(self) -> None:
+        self.end()
         self.process = self._spawn()
 
     def _spawn(self) -> subprocess.Popen[bytes]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.demo_parts import demo_directory, example_dir, free_port
+from headrace.cli.demo_parts import demo_directory, example_dir
+from headrace.cli.foreground import free_port
 from headrace.errors import ConfigError, DataDirectoryInUse
 
 

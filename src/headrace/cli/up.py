@@ -1,0 +1,49 @@
+"""`headrace up`: all that is embedded, in the foreground. The broker and the console, on this machine only.
+
+It supervises two children and does no work of its own. Pipelines that are run with the same data directory
+show up on the page.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Annotated, Final
+
+import typer
+
+from headrace.cli.demo_parts import broker_child, console_child
+from headrace.cli.foreground import free_address, ignore_signals, line_printer, stop_on_signals
+from headrace.cli.options import DataDir
+from headrace.cli.output import say
+from headrace.supervisor import Supervisor
+
+LOOP_PAUSE_S: Final = 0.2
+
+
+def up(
+    data: DataDir,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is served.")] = 8500,
+    broker_port: Annotated[int, typer.Option(min=0, max=65535, help="Where the broker listens.")] = 9092,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the parts print.")] = False,
+) -> None:
+    """Run the broker and the console until Ctrl-C. Ports that are taken are replaced by free ones."""
+    supervisor = Supervisor(line_printer(verbose=verbose))
+    stop_on_signals()
+    try:
+        bootstrap = supervisor.start(broker_child(free_address("broker", broker_port), data))
+        say(f"broker    listening on {bootstrap}; any Kafka client can use it")
+        page = supervisor.start(console_child(free_address("page", port), bootstrap, data))
+        say(f"page      [bold]{page}[/bold]")
+        say("Ctrl-C stops everything")
+        while True:
+            supervisor.check()
+            time.sleep(LOOP_PAUSE_S)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        ignore_signals()
+        # The terminal may be gone, which is no reason to leave anything running.
+        with suppress(OSError):
+            say("stopping")
+        supervisor.stop()
