@@ -7,8 +7,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-# A broker reads this ahead on a thread of its own. Under pytest, what is loaded may have to be parsed, and Python
-# 3.11 mixes up threads that parse at the same time: python/cpython#106905.
+# A broker reads this ahead on a thread of its own. Under pytest, what is loaded may have to be parsed, and
+# Python 3.11 mixes up threads that parse at the same time: python/cpython#106905.
 import headrace.kafka.consumer_groups  # noqa: F401
 
 # Most of what Java's second compiler would do is never made use of by a process that lives for seconds, and
