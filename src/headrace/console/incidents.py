@@ -60,6 +60,8 @@ class IncidentBook:
     def killed(self, pid: int, now_ms: int) -> None:
         """Somebody pressed the button; the death itself is seen later."""
         self._killed_ms[pid] = now_ms
+        while len(self._killed_ms) > INCIDENT_COUNT_MAX:
+            self._killed_ms.pop(next(iter(self._killed_ms)))
 
     def see(self, pipelines: Sequence[Pipeline], counts: AlertCounts, now_ms: int) -> None:
         """Take in what the pipelines do now."""

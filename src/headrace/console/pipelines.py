@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from headrace.config import TOPIC_NAME
 from headrace.driver.event_time import moment
 from headrace.driver.lag import Place, behind, places_of
 from headrace.driver.status import Status, read_statuses
@@ -53,8 +54,9 @@ def look(data_dir: Path) -> list[Status]:
 
 
 def topics_of(statuses: list[Status]) -> tuple[str, ...]:
-    """The topics that pipelines read and write, each once."""
-    return tuple(dict.fromkeys(topic for each in statuses for topic in (*each.reads, each.writes)))
+    """The topics that pipelines read and write, each once. Other names are those of tables, or patterns."""
+    named = dict.fromkeys(name for each in statuses for name in (*each.reads, each.writes))
+    return tuple(name for name in named if TOPIC_NAME.fullmatch(name) and name not in {".", ".."})
 
 
 def pipelines_of(statuses: list[Status], ends: Mapping[Place, int]) -> tuple[Pipeline, ...]:

@@ -142,7 +142,7 @@ function topicNode(name, stats) {
   const topic = stats.topics[name];
   return element("a", { class: "node", href: `/topics/${encodeURIComponent(name)}`, title: name },
     element("span", { class: "name" }, name),
-    element("span", { class: "rate" }, topic ? `${format.rate(topic.per_s)}/s` : "not there yet"));
+    element("span", { class: "rate" }, topic ? `${format.rate(topic.per_s)}/s` : "no such topic"));
 }
 
 function pipelineNode(pipeline) {
