@@ -52,6 +52,16 @@ class Demo:
         match = re.search(rf"^{part} .*?((?:http://)?127\.0\.0\.1:\d+)", self.text, re.MULTILINE)
         return match.group(1) if match else None
 
+    def address_with_token(self) -> str:
+        """The page's address as it was printed, for whoever may act."""
+        found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", self.text)
+        assert found, self.text
+        return found.group()
+
+    def was_killed(self, part: str) -> bool:
+        """Whether the demo has noticed that."""
+        return re.search(rf"^{part} +ended with signal SIGKILL", self.text, re.MULTILINE) is not None
+
     def alert_count(self) -> int:
         """How many alerts the page has seen."""
         stats = httpx.get(f"{self.address('page')}/api/stats", timeout=WITHIN_S).json()
@@ -130,7 +140,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 @pytest.mark.browser
-def test_alerts_come_also_when_the_broker_was_killed_and_nothing_outlives_a_demo_that_is_killed(
+def test_alerts_come_also_when_driver_and_broker_were_killed_and_nothing_outlives_a_demo_that_is_killed(
     tmp_path: Path, open_page: Callable[[str], Page]
 ) -> None:
     command = [sys.executable, "-m", "headrace", "demo", "--port", "0", "--broker-port", "0"]
@@ -145,11 +155,18 @@ def test_alerts_come_also_when_the_broker_was_killed_and_nothing_outlives_a_demo
         expect(page.locator("#latency-p50")).to_have_text(re.compile(r"\d"), timeout=within_ms)
         seen = int(page.locator("#count-alerts").inner_text())
         demo.eventually(lambda: int(page.locator("#count-alerts").inner_text()) > seen)
+
+        page.goto(demo.address_with_token())
+        expect(page.locator("#kill")).to_be_enabled(timeout=within_ms)
+        page.locator("#kill").click()
+        demo.eventually(lambda: demo.was_killed("pipeline"))
+        expect(page.locator("#incidents")).to_contain_text("running again after", timeout=within_ms)
+        expect(page.locator("#incidents")).to_contain_text("first alert after", timeout=within_ms)
         page.context.close()
 
         seen = demo.alert_count()
         demo.part("broker").kill()
-        demo.eventually(lambda: "ended with signal SIGKILL" in demo.text)
+        demo.eventually(lambda: demo.was_killed("broker"))
         demo.eventually(lambda: demo.alert_count() > seen + 20)
 
         family = demo.family()
