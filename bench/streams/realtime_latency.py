@@ -32,7 +32,7 @@ from headrace.cli.foreground import free_port
 from headrace.config import Address
 from headrace.supervisor import Supervisor
 
-PIPELINE = "velocity_alerts"
+PIPELINE = "fraud_alerts"
 ALERTS_TOPIC = "fraud-alerts"
 THEFT_PAUSE_S = 0.2
 """More thefts than the demo has: some 20 alerts a second, so that a run has thousands to measure."""

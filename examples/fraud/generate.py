@@ -1,196 +1,126 @@
-"""Card transactions for the fraud example: a small world, the same for the same seed.
+"""Send the world of card_world.py to its topics, live.
 
-    python examples/fraud/generate.py --rate 1000            # live, until Ctrl-C
-    python examples/fraud/generate.py --count 10000 --start 2026-01-01T00:00:00Z --seed 3
+    python examples/fraud/generate.py --rate 1000            # until Ctrl-C
+    python examples/fraud/generate.py --speed 1440           # yesterday, in a minute
+    python examples/fraud/generate.py --count 10000 --start 2026-01-01T00:00:00Z --seed 3 --fast
 
-The world. Honest cards are used now and then, never more than a few times in a minute. Every few seconds a
-card is stolen and used in a burst, which is what the rule is there to find. Most transactions are reported
-at once; some come late, so event times are slightly out of order. On request a share of the records is
-delivered twice, or is malformed in one of the ways that real ones are.
+Beside the transactions come the holders' profiles, each before the first transaction that it is about, and
+what turned out to be fraud (`fraud-labels`).
 
-`arrivals` is pure: no clock and no network, only a seed. `main` sends what it yields at its pace.
+While it runs it listens. `fraud-control`, key `world`: `{"rate": 300, "late_share": 0.1}` changes how many
+records a second there are, and how many of them come late. `fraud-rules`, key `rules`: `{"count_max": 5,
+"total_max": 5000, "kmh_max": 500}` changes the thresholds of the rules: they are part of every profile, so a
+new version of each goes out. What a message leaves out stays as it is; one that can't be read is told and
+skipped.
+
+Records have the producer's clock as their timestamp; with `--start`, `--speed` or `--fast` they have the
+world's, because there is no other clock that would fit.
 """
 
 from __future__ import annotations
 
 import argparse
-import heapq
 import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from itertools import count, islice
-from random import Random
+from itertools import islice
 from types import FrameType
+from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
-TOPIC = "transactions"
-HONEST_PAUSE_S = 30.0
-"""How long an honest card rests between two transactions, on average."""
-THEFT_PAUSE_S = 4.0
-"""How long it takes, on average, until the next card is stolen."""
-BURST_COUNT = (7, 12)
-BURST_PAUSE_S = (0.5, 4.0)
-LATE_SHARE = 0.05
-LATE_S_MAX = 3.0
-HOMES = ("DE", "DE", "DE", "DE", "FR", "FR", "FR", "IT", "IT", "NL", "PL")
-MERCHANTS = ("grocer", "grocer", "grocer", "bakery", "bakery", "fuel", "pharmacy", "books", "cinema", "shoes")
-THIEVES_MERCHANTS = ("electronics", "gift-cards", "jewellery")
-MALFORMED = (
-    b'{"tx_id": "cut off',
-    b"not JSON at all",
-    b'{"tx_id": "x", "card_id": "x", "amount": "a lot", "at": "2026-01-01T00:00:00Z"}',
-    b'{"card_id": "x", "amount": 1.5, "at": "2026-01-01T00:00:00Z"}',
-    b'["an", "array"]',
-    b"\xff\xfe\x00",
-)
-TICK_S_MIN = 0.001
+from card_world import CARD_COUNT, LATE_SHARE, THEFT_PAUSE_S, Arrival, Arrivals, Limits, Profile, World
+
+TRANSACTIONS: Final = "transactions"
+PROFILES: Final = "card-profiles"
+LABELS: Final = "fraud-labels"
+CONTROL: Final = "fraud-control"
+RULES: Final = "fraud-rules"
+TABLES: Final = (PROFILES, "card-status")
+"""Topics of which only the last record of each key counts."""
+STREAMS: Final = (TRANSACTIONS, "transactions.late", "fraud-alerts", LABELS)
+RATE_MAX: Final = 5_000.0
+TICK_S_MIN: Final = 0.001
 """The shortest sleep: above 1,000 a second, several records go out at each tick."""
-ANSWER_S_MAX = 5.0
-FLUSH_S_MAX = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """What there is and how it behaves."""
-
-    seed: int
-    start: datetime
-    rate: float
-    card_count: int | None = None
-    """None for as many as keep honest cards honest at this rate."""
-    theft_pause_s: float = THEFT_PAUSE_S
-    duplicate_share: float = 0.0
-    malformed_share: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
-    """One use of a card."""
-
-    tx_id: str
-    card_id: str
-    amount: float
-    at: datetime
-    merchant: str
-    country: str
-
-    def encode(self) -> bytes:
-        """The transaction as it is on the topic: about 150 bytes of JSON."""
-        fields = {
-            "tx_id": self.tx_id,
-            "card_id": self.card_id,
-            "amount": self.amount,
-            "at": self.at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-            "merchant": self.merchant,
-            "country": self.country,
-        }
-        return json.dumps(fields, separators=(",", ":")).encode()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
-    """A record, and when it is sent."""
-
-    due_s: float
-    """Seconds after the world's start."""
-    key: str
-    value: bytes
-    transaction: Transaction | None
-    """None for a malformed one."""
-
-
-def arrivals(world: World) -> Iterator[Arrival]:
-    """The world's records in the order in which they are sent, without end."""
-    random = Random(world.seed)
-    card_count = world.card_count or max(100, round(world.rate * HONEST_PAUSE_S))
-    cards = Cards(random, card_count, world.theft_pause_s)
-    last: Arrival | None = None
-    for number in count():
-        due_s = number / world.rate
-        kind = random.random()
-        if kind < world.malformed_share:
-            yield Arrival(due_s=due_s, key="", value=random.choice(MALFORMED), transaction=None)
-        elif last is not None and kind < world.malformed_share + world.duplicate_share:
-            yield replace(last, due_s=due_s)
-        else:
-            card, is_stolen = cards.draw(due_s)
-            last = _use(random, world, number, card, is_stolen=is_stolen)
-            yield last
-
-
-def transactions(world: World, record_count: int) -> list[Transaction]:
-    """The transactions among the world's first records, in the order in which they are sent."""
-    first = islice(arrivals(world), record_count)
-    return [arrival.transaction for arrival in first if arrival.transaction is not None]
-
-
-class Cards:
-    """Which card is used next."""
-
-    def __init__(self, random: Random, card_count: int, theft_pause_s: float) -> None:
-        self._random = random
-        self._card_count = card_count
-        self._theft_pause_s = theft_pause_s
-        self._honest = self._honest_uses()
-        self._stolen: list[tuple[float, int]] = []
-        self._next_theft_s = 0.0
-
-    def draw(self, due_s: float) -> tuple[int, bool]:
-        """A card, and whether it is in a thief's hands."""
-        if due_s >= self._next_theft_s:
-            self._steal(due_s)
-        if self._stolen and self._stolen[0][0] <= due_s:
-            return heapq.heappop(self._stolen)[1], True
-        return next(self._honest), False
-
-    def _steal(self, due_s: float) -> None:
-        self._next_theft_s = due_s + self._random.expovariate(1 / self._theft_pause_s)
-        card = self._random.randrange(self._card_count)
-        for _ in range(self._random.randint(*BURST_COUNT)):
-            due_s += self._random.uniform(*BURST_PAUSE_S)
-            heapq.heappush(self._stolen, (due_s, card))
-
-    def _honest_uses(self) -> Iterator[int]:
-        """Each card in turn, in an order that changes a little each time round: none comes again soon."""
-        deck = list(range(self._card_count))
-        self._random.shuffle(deck)
-        neighbourhood = max(1, self._card_count // 4)
-        while True:
-            for index in range(self._card_count):
-                other = min(self._card_count - 1, index + self._random.randrange(neighbourhood))
-                deck[index], deck[other] = deck[other], deck[index]
-                yield deck[index]
-
-
-def _use(random: Random, world: World, number: int, card: int, *, is_stolen: bool) -> Arrival:
-    due_s = number / world.rate
-    late_s = random.uniform(0, LATE_S_MAX) if random.random() < LATE_SHARE else 0.0
-    median = 180.0 if is_stolen else 22.0
-    transaction = Transaction(
-        tx_id=f"{world.seed:x}-{round(world.start.timestamp() * 1000):x}-{number:x}",
-        card_id=f"card-{card:08d}",
-        amount=round(random.lognormvariate(0, 0.8) * median, 2),
-        at=world.start + timedelta(seconds=due_s - late_s),
-        merchant=random.choice(THIEVES_MERCHANTS if is_stolen else MERCHANTS),
-        country=HOMES[card % len(HOMES)],
-    )
-    return Arrival(due_s=due_s, key=transaction.card_id, value=transaction.encode(), transaction=transaction)
+LISTEN_EVERY_S: Final = 0.2
+BEHIND_S_MAX: Final = 2.0
+"""Who can't send as fast as was asked for leaves out what should have been sent longer ago than this."""
+ANSWER_S_MAX: Final = 5.0
+FLUSH_S_MAX: Final = 30.0
 
 
 class Undelivered(Exception):
     """A record could not be delivered."""
 
 
+class Unreadable(Exception):
+    """A message that should change something says nothing that could."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What is to change; None for what stays."""
+
+    rate: float | None = None
+    late_share: float | None = None
+
+
+def read_control(value: bytes) -> Control:
+    """What a message of `fraud-control` asks for."""
+    fields = _fields(value)
+    return Control(rate=_number(fields, "rate", 1, RATE_MAX), late_share=_number(fields, "late_share", 0, 1))
+
+
+def read_limits(value: bytes, present: Limits) -> Limits:
+    """The thresholds after a message of `fraud-rules`."""
+    fields = _fields(value)
+    count_max = _number(fields, "count_max", 1, 1_000)
+    total_max = _number(fields, "total_max", 1, 1e9)
+    kmh_max = _number(fields, "kmh_max", 1, 1e6)
+    return replace(
+        present,
+        count_max=present.count_max if count_max is None else int(count_max),
+        total_max=present.total_max if total_max is None else total_max,
+        kmh_max=present.kmh_max if kmh_max is None else kmh_max,
+    )
+
+
+def _fields(value: bytes) -> Mapping[str, Any]:
+    try:
+        fields = json.loads(value)
+    except ValueError as error:
+        raise Unreadable(f"it is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise Unreadable("it is no JSON object")
+    return fields
+
+
+def _number(fields: Mapping[str, Any], name: str, smallest: float, largest: float) -> float | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not smallest <= value <= largest:
+        raise Unreadable(f"{name} is {value!r}; use a number from {smallest:g} to {largest:g}")
+    return float(value)
+
+
 class Sender:
     """Sends arrivals at their pace until it is stopped."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, world_clock: bool) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -201,6 +131,7 @@ class Sender:
                 "log_level": 0,
             }
         )
+        self._world_clock = world_clock
         self._stopped = False
         self._failure: str | None = None
         self.sent_count = 0
@@ -209,102 +140,210 @@ class Sender:
         """Send no more. May be called by a signal."""
         self._stopped = True
 
-    def send(self, stream: Iterator[Arrival], *, paced: bool) -> None:
-        """Send the arrivals and wait until the broker has them."""
-        begin_s = time.monotonic()
-        for arrival in stream:
+    def send(self, arrivals: Iterable[Arrival]) -> None:
+        """Send as fast as the broker takes it, and wait until it has it all."""
+        for arrival in arrivals:
             if self._stopped:
                 break
-            if paced:
-                self._wait_until(begin_s + arrival.due_s)
-            self._produce(arrival)
-            if self._failure is not None:
-                raise Undelivered(self._failure)
-        if self._producer.flush(FLUSH_S_MAX) or self._failure:
-            raise Undelivered(self._failure or f"the broker did not answer within {FLUSH_S_MAX:.0f} s")
+            self._send(arrival)
+        self._flush()
+
+    def send_live(self, arrivals: Arrivals, control: ControlReader, count: int | None) -> None:
+        """Send each when it is due, and listen for changes meanwhile."""
+        begin_s, listen_s = time.monotonic(), 0.0
+        while not self._stopped and (count is None or self.sent_count < count):
+            now_s = time.monotonic()
+            if now_s >= listen_s:
+                listen_s = now_s + LISTEN_EVERY_S
+                for profile in control.apply(arrivals):
+                    self._send_profile(profile, None)
+                arrivals.catch_up(now_s - begin_s, behind_s_max=BEHIND_S_MAX)
+            arrival = next(arrivals)
+            self._wait_until(begin_s + arrival.due_s)
+            self._send(arrival)
+        self._flush()
 
     def _wait_until(self, due_s: float) -> None:
         while not self._stopped and (ahead_s := due_s - time.monotonic()) > 0:
             self._producer.poll(0)
             time.sleep(max(ahead_s, TICK_S_MIN))
 
-    def _produce(self, arrival: Arrival) -> None:
-        while not self._stopped:
+    def _send(self, arrival: Arrival) -> None:
+        timestamp_ms = _epoch_ms(arrival.sent_at) if self._world_clock else None
+        for profile in arrival.profiles:
+            self._send_profile(profile, timestamp_ms)
+        self._produce(TRANSACTIONS, arrival.key, arrival.value, timestamp_ms)
+        self.sent_count += 1
+        if arrival.is_fraud and arrival.transaction is not None:
+            paid = arrival.transaction
+            label = {"tx_id": paid.tx_id, "card_id": paid.card_id, "is_fraud": True, "amount": paid.amount}
+            self._produce(LABELS, paid.tx_id, json.dumps(label).encode(), timestamp_ms)
+        if self._failure is not None:
+            raise Undelivered(self._failure)
+
+    def _send_profile(self, profile: Profile, timestamp_ms: int | None) -> None:
+        self._produce(PROFILES, profile.card_id, profile.encode(), timestamp_ms)
+
+    def _produce(self, topic: str, key: str, value: bytes, timestamp_ms: int | None) -> None:
+        at = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
+        while True:
             try:
-                self._producer.produce(TOPIC, arrival.value, arrival.key or None, on_delivery=self._delivered)
+                self._producer.produce(topic, value, key or None, on_delivery=self._delivered, **at)
             except BufferError:
                 # The broker is slower than we are: wait for it, then try again.
                 self._producer.poll(0.1)
             else:
-                self.sent_count += 1
                 return
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self._failure = error.str()
 
+    def _flush(self) -> None:
+        if self._producer.flush(FLUSH_S_MAX) or self._failure:
+            raise Undelivered(self._failure or f"the broker did not answer within {FLUSH_S_MAX:.0f} s")
 
-def create_topic(bootstrap: str, partition_count: int) -> None:
-    """Create the topic unless it is there."""
+
+class ControlReader:
+    """Listens to what should change."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": "fraud-generator",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in (CONTROL, RULES)])
+
+    def apply(self, arrivals: Arrivals) -> list[Profile]:
+        """Change what was asked for since the last call; returns the profiles that are new for it."""
+        profiles: list[Profile] = []
+        for message in self._consumer.consume(100, timeout=0):
+            value = message.value()
+            # An error is one of the connection: it comes back by itself.
+            if message.error() is not None or value is None:
+                continue
+            try:
+                if message.topic() == RULES:
+                    profiles += arrivals.set_limits(read_limits(value, arrivals.limits))
+                else:
+                    _change(arrivals, read_control(value))
+            except Unreadable as error:
+                print(f"skipped a message of {message.topic()}: {error}", file=sys.stderr, flush=True)
+        return profiles
+
+    def close(self) -> None:
+        """Leave the broker."""
+        self._consumer.close()
+
+
+def _change(arrivals: Arrivals, control: Control) -> None:
+    if control.rate is not None:
+        arrivals.rate = control.rate
+    if control.late_share is not None:
+        arrivals.late_share = control.late_share
+
+
+def create_topics(bootstrap: str, partition_count: int) -> None:
+    """Create the topics of the example, unless they are there."""
+    compacted = {"cleanup.policy": "compact"}
+    wanted = [
+        *(NewTopic(name, num_partitions=partition_count) for name in STREAMS),
+        *(NewTopic(name, num_partitions=partition_count, config=compacted) for name in TABLES),
+        *(NewTopic(name, num_partitions=1, config=compacted) for name in (CONTROL, RULES)),
+    ]
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     try:
-        if TOPIC not in client.list_topics(timeout=ANSWER_S_MAX).topics:
-            client.create_topics([NewTopic(TOPIC, num_partitions=partition_count)])[TOPIC].result()
+        there = client.list_topics(timeout=ANSWER_S_MAX).topics
+        missing = [topic for topic in wanted if topic.topic not in there]
+        created = client.create_topics(missing) if missing else {}
+        for future in created.values():
+            _await_created(future)
     except KafkaException as error:
         reason: KafkaError = error.args[0]
-        if reason.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise SystemExit(
-                f"error: no broker answers at {bootstrap} ({reason.str()}): start one with "
-                "`headrace broker`, or name another with --bootstrap"
-            ) from error
+        raise SystemExit(
+            f"error: no broker answers at {bootstrap} ({reason.str()}): start one with "
+            "`headrace broker`, or name another with --bootstrap"
+        ) from error
+
+
+def _await_created(future: Any) -> None:
+    try:
+        future.result()
+    except KafkaException as error:
+        # Somebody else may have created it since we looked.
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
 
 
 def main() -> None:
-    """Read the options, create the topic, send."""
+    """Read the options, create the topics, send."""
     options = _options()
-    create_topic(options.bootstrap, options.partitions)
-    sender = Sender(options.bootstrap)
+    create_topics(options.bootstrap, options.partitions)
+    if options.topics_only:
+        return
+    is_live = options.start is None and options.speed == 1 and not options.fast
+    sender = Sender(options.bootstrap, world_clock=not is_live)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, sender.stop)
-    world = World(
-        seed=options.seed,
-        start=options.start or datetime.now(UTC),
-        rate=options.rate,
-        card_count=options.cards,
-        theft_pause_s=options.theft_pause,
-        duplicate_share=options.duplicates,
-        malformed_share=options.malformed,
+    arrivals = Arrivals(_world(options))
+    print(
+        f"producing {options.rate:g} transactions a second to {TRANSACTIONS} at {options.bootstrap}",
+        flush=True,
     )
-    print(f"producing {options.rate:g} transactions a second to {TOPIC} at {options.bootstrap}", flush=True)
     try:
-        sender.send(islice(arrivals(world), options.count), paced=not options.fast)
+        if options.fast:
+            sender.send(islice(arrivals, options.count))
+        else:
+            control = ControlReader(options.bootstrap)
+            sender.send_live(arrivals, control, options.count)
+            control.close()
     except Undelivered as error:
         sys.exit(f"error: transactions could not be delivered to {options.bootstrap}: {error}")
     print(f"produced {sender.sent_count} records", flush=True)
 
 
+def _world(options: argparse.Namespace) -> World:
+    now = datetime.now(UTC)
+    return World(
+        seed=options.seed,
+        start=options.start or (now if options.speed == 1 else now - timedelta(days=1)),
+        rate=options.rate,
+        speed=options.speed,
+        card_count=options.cards,
+        theft_pause_s=options.theft_pause,
+        late_share=options.late,
+        duplicate_share=options.duplicates,
+        malformed_share=options.malformed,
+    )
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Produce card transactions for the fraud example.")
-    parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="the broker (%(default)s)")
-    parser.add_argument("--rate", type=_positive, default=200.0, help="records a second (%(default)s)")
-    parser.add_argument(
-        "--seed", type=int, default=7, help="the same seed makes the same world (%(default)s)"
-    )
-    parser.add_argument("--count", type=int, help="stop after so many records")
-    parser.add_argument(
-        "--partitions", type=int, default=2, help="if the topic must be created (%(default)s)"
-    )
-    parser.add_argument("--cards", type=int, help="how many cards there are (depends on the rate)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("--bootstrap", default="127.0.0.1:9092", help="the broker (%(default)s)")
+    add("--rate", type=_positive, default=200.0, help="records a second (%(default)s)")
+    add("--seed", type=int, default=7, help="the same seed makes the same world (%(default)s)")
+    add("--count", type=int, help="stop after so many records")
+    add("--partitions", type=int, default=2, help="of topics that must be created (%(default)s)")
+    add("--cards", type=int, default=CARD_COUNT, help="how many cards there are (%(default)s)")
+    add(
         "--theft-pause",
         type=_positive,
         default=THEFT_PAUSE_S,
         help="seconds from one theft to the next, on average (%(default)s)",
     )
-    parser.add_argument("--start", type=_instant, help="event time of the first record (now)")
-    parser.add_argument("--duplicates", type=_share, default=0.0, help="share of records sent twice")
-    parser.add_argument("--malformed", type=_share, default=0.0, help="share of malformed records")
-    parser.add_argument("--fast", action="store_true", help="don't wait: as fast as the broker takes them")
+    add("--start", type=_instant, help="event time of the first record (now; with --speed, a day ago)")
+    add("--speed", type=_positive, default=1.0, help="how much faster event time goes (%(default)s)")
+    add("--late", type=_share, default=LATE_SHARE, help="share of transactions that come late (%(default)s)")
+    add("--duplicates", type=_share, default=0.0, help="share of records sent twice")
+    add("--malformed", type=_share, default=0.0, help="share of malformed records")
+    add("--fast", action="store_true", help="don't wait: as fast as the broker takes them")
+    add("--topics-only", action="store_true", help="create the topics, send nothing")
     return parser.parse_args()
 
 
@@ -325,6 +364,10 @@ def _share(text: str) -> float:
 def _instant(text: str) -> datetime:
     instant = datetime.fromisoformat(text)
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
 
 
 if __name__ == "__main__":

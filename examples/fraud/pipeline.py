@@ -1,111 +1,356 @@
-"""Card fraud in real time: more than 5 transactions of one card within 1 minute.
+"""Card fraud in real time: three rules and a model, over each card's history and its holder's profile.
 
     headrace run examples/fraud/pipeline.py --realtime
 
-The rule. For a transaction t, W(t) is the set of transactions u of the same card with
+The rules. For a transaction t, W(t, m) is the set of transactions u of the same card with
 
-    t.at - 1 minute < u.at <= t.at
+    t.at - m minutes < u.at <= t.at
 
-counted by tx_id, so that a transaction that is delivered twice counts once. t raises an alert when W(t) has
-more than 5 members. It is a rule about sets: in which order the transactions arrive does not matter.
+and p(t) is the transaction before t in the order of (at, tx_id). Transactions with the same tx_id are copies
+of one. The limits are those of the profile: its last version with since <= t.at; if there is none, the usual
+ones.
 
-The stream. Whenever a transaction arrives, the windows that it falls into are looked at again: its own, and
-those of up to a minute later if it came late. So an alert can come again, with the same `alert_id` and more
-evidence: the last one with an id holds, which is what a topic keyed by it means.
+    velocity   W(t, 1) has more than `count_max` (5) members
+    spending   W(t, 10) comes to more than `total_max` (5,000)
+    travel     from p(t) to t it is 50 km or more, and more than `kmh_max` (500) kilometres an hour
+    model      the score of t is above 0.9
 
-The bound. A card's HISTORY_LIMIT newest transactions are kept; within it every count is exact. What lies
-beyond is never passed over in silence: an alert whose window may begin before the kept history says
-`complete: false`, and a transaction that comes too late to be kept at all, or in a batch with too many
-others, raises an alert of the rule `history-overflow`.
+They are rules about sets: in which order transactions and profiles arrive does not matter.
+
+The stream. Whenever a transaction or a profile arrives, the transactions that it concerns are judged again.
+So an alert can come again, with the same `alert_id` and more evidence; and where a late arrival has made it
+untrue, it comes with `holds: false`. The last one with an id counts, which is what a topic keyed by it means.
+
+The bound. A card's HISTORY_LIMIT newest transactions and PROFILE_LIMIT newest profiles are kept; within it
+all is exact. What lies beyond is never passed over in silence: an alert whose window may begin before the
+kept history says `complete: false`, and a transaction that comes too late to be kept at all, or in a batch
+with too many others, raises an alert of the rule `history-overflow`.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
+from card_model import read_model
+from card_rules import (
+    COUNT_MAX,
+    KMH_MAX,
+    TOTAL_MAX,
+    as_of,
+    features,
+    measure,
+    previous,
+    score,
+    total,
+    window,
+    within,
+)
 
-WINDOW = "INTERVAL 1 MINUTE"
-COUNT_MAX = 5
-HISTORY_LIMIT = 50
+HISTORY_LIMIT: Final = 50
+PROFILE_LIMIT: Final = 4
+ALERT_LIMIT: Final = 1_000
+BLOCKED_FROM: Final = 3
+"""So many suspicious activities of a holder block the card."""
+LATE: Final = "INTERVAL 1 MINUTE"
+MODEL = read_model(Path(__file__).with_name("model.json"))
 
 transactions = hr.topic(
     "transactions",
     schema=(
         "tx_id string not null, card_id string not null, amount double not null, at timestamp not null, "
-        "merchant string, country string"
+        "merchant string, lat double not null, lon double not null"
     ),
     event_time="at",
+    # What comes from a clock that is far ahead would push all else out of its card's history.
+    max_ahead="1 minute",
+)
+profiles = hr.topic(
+    "card-profiles",
+    schema=(
+        "card_id string not null, holder_id string, tier string, home_lat double, home_lon double, "
+        "count_max int, total_max double, kmh_max double, since timestamp not null"
+    ),
+)
+alerts = hr.topic(
+    "fraud-alerts",
+    schema=(
+        "alert_id string not null, card_id string not null, holder_id string, at timestamp not null, "
+        "holds boolean not null"
+    ),
+    key="alert_id",
 )
 
 
-@hr.pipeline(writes=hr.topic("fraud-alerts", key="alert_id"))
-def velocity_alerts(transactions: DataFrame) -> DataFrame:
-    """Alerts of cards that are used too often."""
+@hr.pipeline(writes=alerts)
+def fraud_alerts(transactions: DataFrame, profiles: DataFrame) -> DataFrame:
+    """Alerts of cards that are used as thieves use them."""
+    return _alerts(_verdicts(_measured(_suspects(_history(transactions, profiles)))))
+
+
+def features_of(transactions: DataFrame, profiles: DataFrame) -> DataFrame:
+    """What the model looks at, of each of these static transactions: to train it with."""
+    measured = _measured(_suspects(_history(transactions, profiles)))
+    columns = [column.alias(name) for name, column in features(F.col("now")).items()]
+    return measured.where("t.is_new").select("card_id", "t.tx_id", *columns)
+
+
+def _history(transactions: DataFrame, profiles: DataFrame) -> DataFrame:
     sent_at = F.unix_millis("_kafka.timestamp").alias("sent_at")
-    history = hr.recent(
-        transactions.select("card_id", "tx_id", "amount", "at", sent_at),
+    return hr.recent(
+        transactions.select("card_id", "tx_id", "amount", "at", "merchant", "lat", "lon", sent_at),
         by="card_id",
         order_by="at",
         limit=HISTORY_LIMIT,
-    )
-    updates = history.withColumn("new", F.filter("recent", lambda u: u["is_new"]))
-    suspects = updates.select("card_id", "recent", F.explode(_suspects()).alias("suspect"))
-    judged = suspects.select(
-        "card_id",
-        "suspect.*",
-        F.filter("recent", lambda u: _is_within(u["at"], F.col("suspect.at"))).alias("window"),
-        _is_complete(F.col("suspect.at")).alias("complete"),
-    ).withColumn("evidence", _evidence())
-    return judged.where((F.size("evidence") > COUNT_MAX) | (F.col("rule") == "history-overflow")).select(
-        F.sha2(F.concat_ws("/", "rule", "card_id", "tx_id"), 256).substr(1, 32).alias("alert_id"),
-        "rule",
-        "card_id",
-        "tx_id",
-        "at",
-        F.size("evidence").alias("count"),
-        F.transform("evidence", lambda u: u["tx_id"]).alias("evidence"),
-        _total().alias("total"),
-        "complete",
-        F.array_max(F.transform("window", lambda u: F.when(u["is_new"], u["sent_at"]))).alias("sent_at"),
+        table=profiles.select(
+            *("card_id", "holder_id", "tier", "home_lat", "home_lon", "count_max", "total_max", "kmh_max"),
+            *("since", sent_at),
+        ),
+        table_order_by="since",
+        table_limit=PROFILE_LIMIT,
     )
 
 
-def _suspects() -> Column:
-    """The transactions whose windows hold something new, each with the rule that it is held against."""
-    touched = F.filter("recent", lambda t: F.exists("new", lambda u: _is_within(u["at"], t["at"])))
-    fast = F.transform(touched, lambda t: _suspect("velocity", t))
-    overflow = F.when(
-        F.col("overflow"), F.array(_suspect("history-overflow", F.element_at("recent", -1)))
-    ).otherwise(F.array().cast("array<struct<rule: string, tx_id: string, at: timestamp>>"))
-    return F.concat(fast, overflow)
+@hr.pipeline(writes=hr.topic("transactions.late", key="tx_id"))
+def late_transactions(transactions: DataFrame) -> DataFrame:
+    """Transactions that came more than a minute after they were made. They are judged all the same."""
+    written = F.col("_kafka.timestamp")
+    return transactions.where(F.col("at") < written - F.expr(LATE)).select(
+        *(name for name in transactions.columns if name != "_kafka"),
+        F.round((F.unix_micros(written) - F.unix_micros("at")) / 1e6, 3).alias("late_s"),
+        F.unix_millis(written).alias("sent_at"),
+    )
 
 
-def _suspect(rule: str, transaction: Column) -> Column:
+@hr.pipeline(writes=hr.topic("card-status", key="card_id"))
+def card_status(alerts: DataFrame) -> DataFrame:
+    """How often each holder was suspicious, and which cards are blocked for it.
+
+    An alert counts once, however often and in however many versions it comes: what is kept is the alerts
+    themselves, by their ids, not a number.
+    """
+    history = hr.recent(
+        alerts.select(
+            F.coalesce("holder_id", "card_id").alias("holder_id"),
+            *("alert_id", "card_id", "at", "holds"),
+            F.col("_kafka.offset").alias("version"),
+        ),
+        by="holder_id",
+        order_by="at",
+        limit=ALERT_LIMIT,
+    )
+    sorted_ = F.array_sort(
+        F.transform("recent", lambda one: F.struct(one["alert_id"], one["version"], one["holds"]))
+    )
+    # Versions of an alert have its id as their key, so they lie in one partition, in the order of offsets.
+    counted = history.withColumn("versions", sorted_).withColumn(
+        "suspicious_count",
+        F.size(
+            F.filter(
+                "versions",
+                lambda one, i: (
+                    one["holds"]
+                    & F.coalesce(F.get("versions", i + 1)["alert_id"] != one["alert_id"], F.lit(True))
+                ),
+            )
+        ),
+    )
+    new = F.filter("recent", lambda one: one["is_new"])
+    cards = F.array_distinct(F.transform(new, lambda one: one["card_id"]))
+    return counted.select(
+        F.explode(cards).alias("card_id"),
+        "holder_id",
+        F.when(F.col("suspicious_count") >= BLOCKED_FROM, "blocked").otherwise("watched").alias("status"),
+        "suspicious_count",
+        F.element_at(new, -1)["alert_id"].alias("alert_id"),
+        F.element_at(new, -1)["at"].alias("at"),
+    )
+
+
+def _suspects(history: DataFrame) -> DataFrame:
+    """A row for each transaction that has to be judged, because what it is judged by has changed."""
+    in_order = F.array_sort(
+        F.transform(
+            "recent",
+            # An old copy comes before a new one, so that what comes a second time is not new.
+            lambda one: F.struct(
+                *(
+                    one[name]
+                    for name in ("at", "tx_id", "is_new", "sent_at", "amount", "merchant", "lat", "lon")
+                )
+            ),
+        )
+    )
+    once = F.filter("copies", lambda one, i: (i == 0) | (one["tx_id"] != F.get("copies", i - 1)["tx_id"]))
+    updates = (
+        history.withColumn("copies", in_order)
+        .withColumn("seen", once)
+        .withColumn("new", F.filter("seen", lambda one: one["is_new"]))
+        .withColumn("news", F.filter("table", lambda one: one["is_new"]))
+    )
+    concerned = F.filter(
+        "seen",
+        lambda one, i: (
+            F.exists("new", lambda new: within(new["at"], one["at"], 10))
+            | F.exists("news", lambda version: version["since"] <= one["at"])
+            | ((i > 0) & F.get("seen", i - 1)["is_new"])
+        ),
+    )
+    reaches_back = F.when(F.size("recent") == HISTORY_LIMIT, F.get("seen", F.lit(0))["at"])
+    return updates.select(
+        "card_id",
+        "seen",
+        "table",
+        F.array_max(F.transform("news", lambda version: version["sent_at"])).alias("version_sent_at"),
+        reaches_back.alias("reaches_back"),
+        F.explode(
+            F.concat(
+                F.transform(
+                    concerned, lambda one: F.struct(F.lit(False).alias("is_overflow"), one.alias("t"))
+                ),
+                F.when(
+                    F.col("overflow"),
+                    F.array(F.struct(F.lit(True).alias("is_overflow"), F.element_at("seen", -1).alias("t"))),
+                ).otherwise(F.array()),
+            )
+        ).alias("suspect"),
+    ).select("*", "suspect.*")
+
+
+def _measured(suspects: DataFrame) -> DataFrame:
+    """What the rules come to now, and what they came to before this update."""
+    t = F.col("t")
+    old = F.filter("seen", lambda one: ~one["is_new"])
+    old_versions = F.filter("table", lambda one: ~one["is_new"])
+    windows = suspects.select(
+        "*",
+        window(F.col("seen"), t["at"], 1).alias("minute"),
+        window(F.col("seen"), t["at"], 10).alias("ten"),
+        previous(F.col("seen"), t).alias("previous"),
+        as_of(F.col("table"), t["at"]).alias("profile"),
+        F.when(
+            ~t["is_new"],
+            F.struct(
+                window(old, t["at"], 1).alias("minute"),
+                window(old, t["at"], 10).alias("ten"),
+                previous(old, t).alias("previous"),
+                as_of(old_versions, t["at"]).alias("profile"),
+            ),
+        ).alias("old"),
+    )
+    now = measure(t, F.col("minute"), F.col("ten"), F.col("previous"), F.col("profile"))
+    before = measure(t, *(F.col("old")[name] for name in ("minute", "ten", "previous", "profile")))
+    return windows.select(
+        "*",
+        now.alias("now"),
+        F.when(F.col("old").isNotNull(), before).alias("before"),
+    )
+
+
+def _verdicts(measured: DataFrame) -> DataFrame:
+    """A row for each rule that a transaction breaks, or has broken before."""
+    now = _judged(F.col("now"), F.col("profile"))
+    before = _judged(F.col("before"), F.col("old.profile"))
+    at, ten, reaches_back = F.col("t.at"), F.col("ten"), F.col("reaches_back")
+    pair = F.filter(F.array("previous", "t"), lambda one: one.isNotNull())
+    evidence = {"velocity": F.col("minute"), "spending": ten, "travel": pair, "model": ten}
+    minutes = {"velocity": 1, "spending": 10, "travel": 0, "model": 10}
+    rules = [
+        _verdict(
+            rule,
+            evidence[rule],
+            now[rule],
+            # A transaction that has just come has not broken anything before.
+            holds=~F.col("is_overflow") & (now[rule][0] > now[rule][1]),
+            held=~F.col("is_overflow")
+            & F.col("old").isNotNull()
+            & F.coalesce(before[rule][0] > before[rule][1], F.lit(False)),
+            complete=reaches_back.isNull()
+            | (reaches_back <= at - F.expr(f"INTERVAL {minutes[rule]} MINUTE")),
+        )
+        for rule in evidence
+    ]
+    overflow = _verdict(
+        "history-overflow",
+        ten,
+        (F.size("seen").cast("double"), F.lit(float(HISTORY_LIMIT))),
+        holds=F.col("is_overflow"),
+        held=F.lit(False),
+        complete=F.lit(False),
+    )
+    raised = F.filter(F.array(*rules, overflow), lambda one: one["holds"] | one["held"])
+    newest = F.array_max(F.transform("seen", lambda one: F.when(one["is_new"], one["sent_at"])))
+    return measured.select(
+        "card_id",
+        "t",
+        "profile",
+        F.coalesce(newest, "version_sent_at").alias("update_sent_at"),
+        F.explode(raised).alias("verdict"),
+    )
+
+
+def _judged(measures: Column, profile: Column) -> dict[str, tuple[Column, Column]]:
+    """What each rule has measured, and the limit that it is held against."""
+    return {
+        "velocity": (measures["count_1m"], F.coalesce(profile["count_max"], F.lit(COUNT_MAX)).cast("double")),
+        "spending": (measures["total_10m"], F.coalesce(profile["total_max"], F.lit(TOTAL_MAX))),
+        "travel": (measures["kmh"], F.coalesce(profile["kmh_max"], F.lit(KMH_MAX))),
+        "model": (score(measures, MODEL.weights, MODEL.intercept), F.lit(MODEL.limit)),
+    }
+
+
+def _verdict(
+    rule: str,
+    evidence: Column,
+    judged: tuple[Column, Column],
+    *,
+    holds: Column,
+    held: Column,
+    complete: Column,
+) -> Column:
+    value, limit = judged
     return F.struct(
-        F.lit(rule).alias("rule"), transaction["tx_id"].alias("tx_id"), transaction["at"].alias("at")
+        F.lit(rule).alias("rule"),
+        holds.alias("holds"),
+        held.alias("held"),
+        F.round(value, 3).alias("value"),
+        F.when(F.lit(rule == "travel"), F.round("now.km", 1)).alias("km"),
+        limit.alias("limit"),
+        complete.alias("complete"),
+        F.when(holds | held, evidence).alias("evidence"),
     )
 
 
-def _is_within(at: Column, end: Column) -> Column:
-    return (at > end - F.expr(WINDOW)) & (at <= end)
-
-
-def _is_complete(end: Column) -> Column:
-    """Whether the history reaches back to where the window begins."""
-    oldest = F.get("recent", F.lit(0))["at"]
-    return (F.size("recent") < HISTORY_LIMIT) | (oldest <= end - F.expr(WINDOW))
-
-
-def _evidence() -> Column:
-    """The transactions of the window, each once, in the order of their time."""
-    return F.array_sort(
-        F.array_distinct(F.transform("window", lambda u: F.struct(u["at"], u["tx_id"], u["amount"])))
+def _alerts(verdicts: DataFrame) -> DataFrame:
+    evidence, rule = F.col("verdict.evidence"), F.col("verdict.rule")
+    newest = F.array_max(F.transform(evidence, lambda one: F.when(one["is_new"], one["sent_at"])))
+    return verdicts.select(
+        F.sha2(F.concat_ws("/", rule, "card_id", "t.tx_id"), 256).substr(1, 32).alias("alert_id"),
+        rule.alias("rule"),
+        "card_id",
+        "t.tx_id",
+        "t.at",
+        F.size(evidence).alias("count"),
+        F.transform(evidence, lambda one: one["tx_id"]).alias("evidence"),
+        total(evidence).alias("total"),
+        F.transform(
+            evidence,
+            lambda one: F.struct(
+                *(one[name] for name in ("tx_id", "at", "amount", "merchant", "lat", "lon"))
+            ),
+        ).alias("transactions"),
+        "verdict.value",
+        "verdict.limit",
+        "verdict.km",
+        "profile.holder_id",
+        "profile.tier",
+        "profile.home_lat",
+        "profile.home_lon",
+        "verdict.holds",
+        "verdict.complete",
+        F.coalesce(newest, "update_sent_at").alias("sent_at"),
     )
-
-
-def _total() -> Column:
-    """The money, added up in cents: sums of fractions would depend on their order."""
-    cents = F.transform("evidence", lambda u: F.round(u["amount"] * 100))
-    return F.aggregate(cents, F.lit(0.0), lambda total, one: total + one) / 100

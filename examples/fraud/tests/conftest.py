@@ -1,10 +1,8 @@
-"""The example's own modules, and a Spark session."""
+"""A Spark session."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,11 +10,8 @@ from pyspark.sql import SparkSession
 from headrace.config import StreamsConfig
 from headrace.streams.session import start_session, stop_session
 
-ROOT = Path(__file__).parents[3]
 SLOTS = 32
 """As many as other tests ask for: if they have started a session already, it is this one."""
-
-sys.path.insert(0, str(ROOT))
 
 
 @pytest.fixture(scope="session")

@@ -1,82 +1,129 @@
-"""The pipeline on static rows equals the reference: the same function that runs live, in a unit test."""
+"""The pipelines on static rows equal the reference: the same functions that run live, in a unit test."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
-from examples.fraud.pipeline import HISTORY_LIMIT, velocity_alerts
-from examples.fraud.pipeline import transactions as topic
-from examples.fraud.reference import Alert, Transaction, alerts
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
+import card_reference as reference
 import headrace.streams as hr
+import pipeline
+from card_reference import Profile, Transaction
+from card_world import Arrivals, World
+from headrace.streams.sinks.records import JSON_OPTIONS
 
 pytestmark = pytest.mark.spark
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MODEL = Path(pipeline.__file__).with_name("model.json").read_text()
 
 
-def pipeline_alerts(spark: SparkSession, transactions: list[Transaction]) -> dict[str, Alert]:
+def written(rows: DataFrame) -> list[dict[str, Any]]:
+    """The rows as they would be written to a topic."""
+    values = rows.select(F.to_json(F.struct("*"), JSON_OPTIONS).alias("value")).collect()
+    return [json.loads(row.value) for row in values]
+
+
+def pipeline_alerts(
+    spark: SparkSession, transactions: list[Transaction], profiles: list[Profile]
+) -> dict[str, reference.Alert]:
     """What the pipeline says: of several versions of an alert, the one with the most evidence."""
-    rows = velocity_alerts(hr.static(spark, topic, [asdict(one) for one in transactions]))
-    found: dict[str, Alert] = {}
-    for row in rows.withColumn("micros", F.unix_micros("at")).orderBy("count").collect():
-        found[row.alert_id] = Alert(
-            alert_id=row.alert_id,
-            rule=row.rule,
-            card_id=row.card_id,
-            tx_id=row.tx_id,
-            at=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row.micros),
-            count=row["count"],
-            evidence=tuple(row.evidence),
-            total=row.total,
-        )
-    return found
+    rows = pipeline.fraud_alerts(
+        hr.static(spark, pipeline.transactions, [asdict(one) for one in transactions]),
+        hr.static(spark, pipeline.profiles, [asdict(one) for one in profiles]),
+    )
+    return reference.held(sorted(written(rows), key=lambda fields: int(fields["count"])))
 
 
-def card(number: int, uses: list[tuple[int, int]]) -> list[Transaction]:
-    """One card, used at so many half seconds after noon for so many cents."""
+def edges(random: Random, number: int) -> list[Transaction]:
+    """A card that is used at the edges of the rules: in the same half second, or exactly a minute apart."""
+    cities = ((52.52, 13.41), (52.6, 13.5), (48.86, 2.35), (40.71, -74.01))
     return [
         Transaction(
             tx_id=f"{number}-{use}",
-            card_id=f"card-{number}",
-            amount=cents / 100,
-            at=NOON + timedelta(milliseconds=500 * half_seconds),
+            card_id=f"edge-{number}",
+            amount=random.choice((1.0, 833.34, 1_250.0, random.randrange(10**6) / 100)),
+            at=NOON + timedelta(milliseconds=random.choice((500, 60_000)) * random.randrange(40)),
+            merchant=random.choice(("grocer", "gift-cards", None)),
+            lat=(place := random.choice(cities))[0],
+            lon=place[1],
         )
-        for use, (half_seconds, cents) in enumerate(uses)
+        for use in range(random.randrange(35))
     ]
 
 
-USE_COUNT_MAX = HISTORY_LIMIT * 3 // 4
-"""Some are delivered twice, and the history must hold them all."""
-uses = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 10**7)), max_size=USE_COUNT_MAX)
-"""Many uses fall on the same half second, or exactly a minute apart: the edges of the rule."""
-
-
-@settings(
-    max_examples=3, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(cards=st.lists(uses, min_size=20, max_size=60), random=st.randoms(use_true_random=False))
-def test_the_alerts_of_static_rows_are_those_of_the_reference(
-    spark: SparkSession, cards: list[list[tuple[int, int]]], random: Random
-) -> None:
-    transactions = [one for number, uses in enumerate(cards) for one in card(number, uses)]
+def test_the_alerts_of_static_rows_are_those_of_the_reference(spark: SparkSession) -> None:
+    random = Random(3)
+    world = World(seed=3, start=NOON, rate=20, card_count=400, late_share=0.1, change_pause_s=1)
+    arrivals = list(islice(Arrivals(world), 1_500))
+    transactions = [reference.read_transaction(one.value) for one in arrivals]
+    transactions += [one for number in range(60) for one in edges(random, number)]
+    profiles = [reference.read_profile(profile.encode()) for one in arrivals for profile in one.profiles]
+    profiles += [
+        Profile(card_id=f"edge-{number}", since=NOON + timedelta(minutes=change), count_max=change % 9)
+        for number in range(0, 60, 2)
+        for change in random.sample(range(20), 3)
+    ]
     delivered = [*transactions, *transactions[::7]]
     random.shuffle(delivered)
 
-    assert pipeline_alerts(spark, delivered) == alerts(transactions)
+    expected = reference.alerts(transactions, profiles, reference.read_model(MODEL))
+    assert {alert.rule for alert in expected.values()} == {"velocity", "spending", "travel", "model"}
+    found = pipeline_alerts(spark, delivered, profiles)
+
+    assert set(found) == set(expected)
+    for alert_id, alert in expected.items():
+        assert asdict(found[alert_id]) == {**asdict(alert), "value": pytest.approx(alert.value, abs=0.002)}
 
 
 def test_a_window_that_the_history_does_not_cover_says_so(spark: SparkSession) -> None:
-    busy = card(1, [(0, 1)] * (HISTORY_LIMIT + 10))
+    busy = [
+        {"tx_id": f"{n:03}", "card_id": "c", "amount": 1, "at": NOON, "lat": 0, "lon": 0}
+        for n in range(pipeline.HISTORY_LIMIT + 10)
+    ]
+    rows = written(
+        pipeline.fraud_alerts(
+            hr.static(spark, pipeline.transactions, busy), hr.static(spark, pipeline.profiles, [])
+        )
+    )
 
-    rows = velocity_alerts(hr.static(spark, topic, [asdict(one) for one in busy])).collect()
+    assert max(row["count"] for row in rows) == pipeline.HISTORY_LIMIT
+    assert [row["complete"] for row in sorted(rows, key=lambda row: int(row["count"]))][-1] is False
 
-    assert max(row["count"] for row in rows) == HISTORY_LIMIT
-    assert [row.complete for row in sorted(rows, key=lambda row: row["count"])][-1] is False
+
+def test_holders_are_counted_by_alerts_that_hold_and_cards_blocked_from_the_third_on(
+    spark: SparkSession,
+) -> None:
+    def alert(number: int, card: str, *, holds: bool = True) -> dict[str, Any]:
+        at = NOON + timedelta(seconds=number)
+        return {"alert_id": f"a{number}", "card_id": card, "holder_id": "h", "at": at, "holds": holds}
+
+    versions = [
+        alert(1, "c"),
+        alert(1, "c"),
+        alert(2, "c"),
+        alert(2, "c", holds=False),
+        alert(3, "d"),
+        alert(4, "c"),
+    ]
+    rows = written(pipeline.card_status(hr.static(spark, pipeline.alerts, versions)))
+
+    last = max(rows, key=lambda row: (row["at"], row["suspicious_count"]))
+    assert last == {
+        "card_id": "c",
+        "holder_id": "h",
+        "status": "blocked",
+        "suspicious_count": 3,
+        "alert_id": "a4",
+        "at": "2026-01-01T12:00:04.000000Z",
+    }
+    assert {row["status"] for row in rows if row["at"] < "2026-01-01T12:00:04"} == {"watched"}

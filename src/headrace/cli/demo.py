@@ -19,6 +19,7 @@ import typer
 from headrace.cli.demo_parts import (
     broker_child,
     console_child,
+    create_topics,
     demo_directory,
     example_dir,
     generator_child,
@@ -33,6 +34,8 @@ from headrace.supervisor import Supervisor
 STATUS_EVERY_S: Final = 5.0
 LOOP_PAUSE_S: Final = 0.2
 STATS_TIMEOUT_S: Final = 10.0
+TROUBLES: Final = ("--duplicates", "0.01", "--malformed", "0.002")
+"""What makes life hard for a pipeline, so that the page shows that it copes."""
 INTERRUPTED: Final = 130
 """The exit code of a program that Ctrl-C has ended."""
 
@@ -104,6 +107,7 @@ def _start(supervisor: Supervisor, example: Path, directory: Path, options: Demo
     broker = broker_child(free_address("broker", options.broker_port), directory / "broker")
     bootstrap = supervisor.start(broker)
     say(f"broker    listening on {bootstrap}; any Kafka client can use it")
+    create_topics(example, bootstrap)
     page = supervisor.start(
         console_child(free_address("page", options.port), bootstrap, directory, example / "view.toml")
     )
@@ -111,7 +115,7 @@ def _start(supervisor: Supervisor, example: Path, directory: Path, options: Demo
     say("pipeline  starting Spark (about 10 seconds)")
     running = supervisor.start(pipeline_child(example, bootstrap, directory, realtime=options.realtime))
     say(f"pipeline  running {running}")
-    supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=options.seed))
+    supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=options.seed, more=TROUBLES))
     say(f"generator {options.rate} transactions a second; watch the page; Ctrl-C stops everything")
     return page
 

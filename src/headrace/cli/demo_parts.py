@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -12,12 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from headrace.config import Address
-from headrace.errors import ConfigError, DataDirectoryInUse
+from headrace.errors import ConfigError, DataDirectoryInUse, FaultError
 from headrace.supervisor import ChildSpec
 
 _SOURCE_EXAMPLES: Final = Path(__file__).parents[3] / "examples"
 _SPARK_START_S_MAX: Final = 300.0
 _PIPELINE_RESTART_COUNT_MAX: Final = 1_000
+_TOPICS_S_MAX: Final = 60.0
 
 
 def example_dir(name: str) -> Path:
@@ -90,6 +93,16 @@ def pipeline_child(
         # The page has a button that kills it, and may be pressed as often as one likes.
         restart_count_max=_PIPELINE_RESTART_COUNT_MAX,
     )
+
+
+def create_topics(example: Path, bootstrap: str) -> None:
+    """Create the example's topics as it wants them, before a pipeline creates them as pipelines do."""
+    command = [sys.executable, str(example / "generate.py"), "--bootstrap", bootstrap, "--topics-only"]
+    try:
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=_TOPICS_S_MAX)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        told = str(error.stderr or error).strip()
+        raise FaultError(f"the topics of the demo could not be created: {told}") from error
 
 
 def generator_child(

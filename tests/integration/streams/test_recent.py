@@ -262,3 +262,96 @@ def test_a_batch_that_was_written_and_not_committed_is_given_up_by_real_time_and
     rows = kafka.read("histories", lambda found: any(len(update(row.value)[1]) > 1 for row in found))
     assert {letter.value for letter in letters} == {b"no json", b"no json either"}
     assert [row for row, _ in update(rows[-1].value)[1]] == [10, 20]
+
+
+owners = hr.topic("owners", schema="card string not null, version int not null, owner string", partitions=1)
+
+
+@hr.pipeline(writes=hr.topic("owned", key="card", partitions=1))
+def owned(events: DataFrame, owners: DataFrame) -> DataFrame:
+    return hr.recent(
+        events.select("card", "n", "note"),
+        by="card",
+        order_by="n",
+        limit=LIMIT,
+        table=owners.select("card", "version", "owner"),
+        table_order_by="version",
+        table_limit=2,
+    )
+
+
+def owner(version: int, name: str, card: str = "a") -> tuple[str, str]:
+    return card, json.dumps({"card": card, "version": version, "owner": name})
+
+
+def owned_update(value: bytes | str | None) -> tuple[list[tuple[int, bool]], list[tuple[str, bool]], bool]:
+    """History as (n, whether it is new), the table as (owner, whether it is new), whether it overflowed."""
+    assert value is not None
+    fields = json.loads(value)
+    return (
+        [(row["n"], row["is_new"]) for row in fields["recent"]],
+        [(row["owner"], row["is_new"]) for row in fields["table"]],
+        fields["overflow"],
+    )
+
+
+def test_a_table_rides_along_in_real_time(kafka: Any, start: StartQueries) -> None:
+    start(owned, realtime=True)
+    updates = []
+    for topic, record in (
+        ("owners", owner(1, "ann")),
+        ("events", event(10)),
+        ("owners", owner(3, "cid")),
+        ("owners", owner(2, "bob")),
+        ("events", event(20)),
+        ("owners", owner(1, "too old to be kept")),
+    ):
+        kafka.produce(topic, [record])
+        updates = kafka.read_count("owned", len(updates) + 1)
+
+    assert [owned_update(record.value) for record in updates] == [
+        ([], [("ann", True)], False),
+        ([(10, True)], [("ann", False)], False),
+        ([(10, False)], [("ann", False), ("cid", True)], False),
+        ([(10, False)], [("bob", True), ("cid", False)], False),
+        ([(10, False), (20, True)], [("bob", False), ("cid", False)], False),
+        ([(10, False), (20, False)], [("bob", False), ("cid", False)], False),
+    ]
+
+
+def test_a_table_rides_along_in_micro_batches_and_its_versions_are_no_overflow_of_rows(
+    kafka: Any, start: StartQueries
+) -> None:
+    kafka.produce("owners", [owner(1, "ann")])
+    kafka.produce("events", [event(n) for n in (10, 20, 30, 40)])
+    start(owned, realtime=False)
+    # Both topics may be in one batch, or each in one of its own.
+    kafka.read("owned", lambda found: bool(found) and len(json.loads(found[-1].value)["recent"]) == LIMIT)
+    kafka.produce("owners", [owner(2, "bob")])
+    updates = kafka.read("owned", lambda found: "bob" in str(found[-1:]))
+
+    assert owned_update(updates[-1].value) == (
+        [(20, False), (30, False), (40, False)],
+        [("ann", False), ("bob", True)],
+        False,
+    )
+
+
+def test_of_static_rows_each_has_all_versions_of_the_table(spark: SparkSession) -> None:
+    rows = [{"card": card, "n": n, "note": ""} for card, n in (("a", 1), ("a", 2), ("b", 1))]
+    versions = [{"card": "a", "version": n, "owner": f"o{n}"} for n in (3, 1, 2)]
+
+    found = owned(hr.static(spark, events, rows), hr.static(spark, owners, versions)).collect()
+
+    assert sorted((row.card, len(row.recent), [one.owner for one in row.table]) for row in found) == [
+        ("a", 1, ["o1", "o2", "o3"]),
+        ("a", 2, ["o1", "o2", "o3"]),
+        ("b", 1, []),
+    ]
+
+
+def test_a_table_needs_an_order(spark: SparkSession) -> None:
+    rows = hr.static(spark, events, [])
+
+    with pytest.raises(PipelineError, match="table_order_by"):
+        hr.recent(rows, by="card", order_by="n", limit=1, table=rows)
