@@ -149,9 +149,9 @@ def features(
     is_known = profile.home_lat is not None and profile.home_lon is not None
     from_home = distance_km(last.lat, last.lon, profile.home_lat or 0, profile.home_lon or 0)
     return {
-        "amount": math.log1p(last.amount),
+        "amount": math.log1p(max(last.amount, 0.0)),
         "count_1m": float(len(minute)),
-        "total_10m": math.log1p(_total(ten)),
+        "total_10m": math.log1p(max(_total(ten), 0.0)),
         "speed": math.log1p(speed_kmh(previous, last)),
         "from_home": math.log1p(from_home) if is_known else 0.0,
         "risky": float(last.merchant in RISKY),

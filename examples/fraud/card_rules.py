@@ -89,11 +89,11 @@ def measure(transaction: Column, minute: Column, ten: Column, before: Column, pr
 
 
 def features(measures: Column) -> dict[str, Column]:
-    """What the model looks at."""
+    """What the model looks at. Refunds are negative amounts, and no logarithm is there for them."""
     return {
-        "amount": F.log1p(measures["amount"]),
+        "amount": F.log1p(F.greatest(measures["amount"], F.lit(0.0))),
         "count_1m": measures["count_1m"],
-        "total_10m": F.log1p(measures["total_10m"]),
+        "total_10m": F.log1p(F.greatest(measures["total_10m"], F.lit(0.0))),
         "speed": F.log1p(measures["kmh"]),
         "from_home": F.log1p(measures["km_from_home"]),
         "risky": measures["is_risky"].cast("double"),

@@ -166,8 +166,8 @@ def card_status(alerts: DataFrame) -> DataFrame:
         "holder_id",
         F.when(F.col("suspicious_count") >= BLOCKED_FROM, "blocked").otherwise("watched").alias("status"),
         "suspicious_count",
-        F.element_at(new, -1)["alert_id"].alias("alert_id"),
-        F.element_at(new, -1)["at"].alias("at"),
+        F.try_element_at(new, F.lit(-1))["alert_id"].alias("alert_id"),
+        F.try_element_at(new, F.lit(-1))["at"].alias("at"),
     )
 
 
@@ -214,7 +214,11 @@ def _suspects(history: DataFrame) -> DataFrame:
                 ),
                 F.when(
                     F.col("overflow"),
-                    F.array(F.struct(F.lit(True).alias("is_overflow"), F.element_at("seen", -1).alias("t"))),
+                    F.array(
+                        F.struct(
+                            F.lit(True).alias("is_overflow"), F.try_element_at("seen", F.lit(-1)).alias("t")
+                        )
+                    ),
                 ).otherwise(F.array()),
             )
         ).alias("suspect"),

@@ -33,6 +33,7 @@ from headrace.config import StreamsConfig
 from headrace.streams.session import start_session, stop_session
 
 LIMIT: Final = 0.9
+PARTITION_COUNT: Final = 4
 MODEL_TOPIC: Final = "fraud-model"
 ANSWER_S_MAX: Final = 30.0
 
@@ -70,7 +71,9 @@ def labelled(
 
 def train(rows: DataFrame) -> FraudModel:
     """The model that these rows teach, and how good it is on those that were held out."""
-    vectors = VectorAssembler(inputCols=list(FEATURES), outputCol="features").transform(rows).cache()
+    vectors = VectorAssembler(inputCols=list(FEATURES), outputCol="features").transform(rows)
+    # Each of the many rounds of training is a job of as many tasks.
+    vectors = vectors.coalesce(PARTITION_COUNT).cache()
     is_held_out = F.pmod(F.xxhash64("card_id"), F.lit(5)) == 0
     learnt, held_out = vectors.where(~is_held_out), vectors.where(is_held_out)
     fitted = LogisticRegression(regParam=0.0001, maxIter=200).fit(learnt)

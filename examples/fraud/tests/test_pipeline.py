@@ -34,12 +34,12 @@ def written(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def pipeline_alerts(
-    spark: SparkSession, transactions: list[Transaction], profiles: list[Profile]
+    headrace_spark: SparkSession, transactions: list[Transaction], profiles: list[Profile]
 ) -> dict[str, reference.Alert]:
     """What the pipeline says: of several versions of an alert, the one with the most evidence."""
     rows = pipeline.fraud_alerts(
-        hr.static(spark, pipeline.transactions, [asdict(one) for one in transactions]),
-        hr.static(spark, pipeline.profiles, [asdict(one) for one in profiles]),
+        hr.static(headrace_spark, pipeline.transactions, [asdict(one) for one in transactions]),
+        hr.static(headrace_spark, pipeline.profiles, [asdict(one) for one in profiles]),
     )
     return reference.held(sorted(written(rows), key=lambda fields: int(fields["count"])))
 
@@ -51,7 +51,7 @@ def edges(random: Random, number: int) -> list[Transaction]:
         Transaction(
             tx_id=f"{number}-{use}",
             card_id=f"edge-{number}",
-            amount=random.choice((1.0, 833.34, 1_250.0, random.randrange(10**6) / 100)),
+            amount=random.choice((-20.0, 1.0, 833.34, 1_250.0, random.randrange(10**6) / 100)),
             at=NOON + timedelta(milliseconds=random.choice((500, 60_000)) * random.randrange(40)),
             merchant=random.choice(("grocer", "gift-cards", None)),
             lat=(place := random.choice(cities))[0],
@@ -61,7 +61,7 @@ def edges(random: Random, number: int) -> list[Transaction]:
     ]
 
 
-def test_the_alerts_of_static_rows_are_those_of_the_reference(spark: SparkSession) -> None:
+def test_the_alerts_of_static_rows_are_those_of_the_reference(headrace_spark: SparkSession) -> None:
     random = Random(3)
     world = World(seed=3, start=NOON, rate=20, card_count=400, late_share=0.1, change_pause_s=1)
     arrivals = list(islice(Arrivals(world), 1_500))
@@ -78,21 +78,22 @@ def test_the_alerts_of_static_rows_are_those_of_the_reference(spark: SparkSessio
 
     expected = reference.alerts(transactions, profiles, reference.read_model(MODEL))
     assert {alert.rule for alert in expected.values()} == {"velocity", "spending", "travel", "model"}
-    found = pipeline_alerts(spark, delivered, profiles)
+    found = pipeline_alerts(headrace_spark, delivered, profiles)
 
     assert set(found) == set(expected)
     for alert_id, alert in expected.items():
         assert asdict(found[alert_id]) == {**asdict(alert), "value": pytest.approx(alert.value, abs=0.002)}
 
 
-def test_a_window_that_the_history_does_not_cover_says_so(spark: SparkSession) -> None:
+def test_a_window_that_the_history_does_not_cover_says_so(headrace_spark: SparkSession) -> None:
     busy = [
         {"tx_id": f"{n:03}", "card_id": "c", "amount": 1, "at": NOON, "lat": 0, "lon": 0}
         for n in range(pipeline.HISTORY_LIMIT + 10)
     ]
     rows = written(
         pipeline.fraud_alerts(
-            hr.static(spark, pipeline.transactions, busy), hr.static(spark, pipeline.profiles, [])
+            hr.static(headrace_spark, pipeline.transactions, busy),
+            hr.static(headrace_spark, pipeline.profiles, []),
         )
     )
 
@@ -101,7 +102,7 @@ def test_a_window_that_the_history_does_not_cover_says_so(spark: SparkSession) -
 
 
 def test_holders_are_counted_by_alerts_that_hold_and_cards_blocked_from_the_third_on(
-    spark: SparkSession,
+    headrace_spark: SparkSession,
 ) -> None:
     def alert(number: int, card: str, *, holds: bool = True) -> dict[str, Any]:
         at = NOON + timedelta(seconds=number)
@@ -115,7 +116,7 @@ def test_holders_are_counted_by_alerts_that_hold_and_cards_blocked_from_the_thir
         alert(3, "d"),
         alert(4, "c"),
     ]
-    rows = written(pipeline.card_status(hr.static(spark, pipeline.alerts, versions)))
+    rows = written(pipeline.card_status(hr.static(headrace_spark, pipeline.alerts, versions)))
 
     last = max(rows, key=lambda row: (row["at"], row["suspicious_count"]))
     assert last == {
@@ -127,3 +128,23 @@ def test_holders_are_counted_by_alerts_that_hold_and_cards_blocked_from_the_thir
         "at": "2026-01-01T12:00:04.000000Z",
     }
     assert {row["status"] for row in rows if row["at"] < "2026-01-01T12:00:04"} == {"watched"}
+
+
+def test_what_came_more_than_a_minute_after_it_was_made_is_named(headrace_spark: SparkSession) -> None:
+    # Records of static rows were all written at the beginning of the year 2000.
+    written_at = datetime(2000, 1, 1, tzinfo=UTC)
+    transactions = [
+        {
+            "tx_id": f"{late}",
+            "card_id": "c",
+            "amount": 1,
+            "at": written_at - timedelta(seconds=late),
+            "lat": 0,
+        }
+        | {"lon": 0}
+        for late in (-10, 0, 60, 61)
+    ]
+
+    rows = written(pipeline.late_transactions(hr.static(headrace_spark, pipeline.transactions, transactions)))
+
+    assert [(row["tx_id"], row["late_s"], row["card_id"]) for row in rows] == [("61", 61.0, "c")]

@@ -61,7 +61,7 @@ def log() -> list[Chunk]:
     world = World(
         seed=5,
         start=START,
-        rate=20,
+        rate=10,
         card_count=200,
         theft_pause_s=2,
         change_pause_s=1,
@@ -82,7 +82,7 @@ def log() -> list[Chunk]:
         chunks.append(
             Chunk(
                 transactions=[*transactions[:100], *burst[number::3], *transactions[100:]],
-                profiles=[*profiles, *([burst_profile(0, 3), burst_profile(30, 9)][number - 1 : number])],
+                profiles=[*profiles, *([burst_profile(0, 3), burst_profile(30, 100)][number - 1 : number])],
             )
         )
     return chunks

@@ -1,0 +1,37 @@
+"""What a demo creates before its pipeline does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+import headrace
+from headrace.cli.demo_parts import create_topics, example_dir
+from headrace.errors import FaultError
+
+
+def test_topics_that_are_tables_are_compacted_and_creating_them_again_changes_nothing(
+    headrace_broker: headrace.Broker,
+) -> None:
+    for _ in range(2):
+        create_topics(example_dir("fraud"), headrace_broker.bootstrap)
+
+    admin = AdminClient({"bootstrap.servers": headrace_broker.bootstrap, "log_level": 0})
+    names = ("transactions", "card-profiles", "card-status", "fraud-alerts", "fraud-control", "fraud-rules")
+    asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
+    policies = {resource.name: answer.result()["cleanup.policy"].value for resource, answer in asked.items()}
+    assert {name for name, policy in policies.items() if policy == "compact"} == {
+        "card-profiles",
+        "card-status",
+        "fraud-control",
+        "fraud-rules",
+    }
+
+
+def test_topics_that_can_not_be_created_are_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "generate.py").write_text("import sys; sys.exit('error: no broker answers')")
+
+    with pytest.raises(FaultError, match="could not be created: error: no broker answers"):
+        create_topics(tmp_path, "127.0.0.1:1")
