@@ -185,10 +185,16 @@ class Sender:
         self._produce(PROFILES, profile.card_id, profile.encode(), timestamp_ms)
 
     def _produce(self, topic: str, key: str, value: bytes, timestamp_ms: int | None) -> None:
-        at = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
         while True:
             try:
-                self._producer.produce(topic, value, key or None, on_delivery=self._delivered, **at)
+                self._producer.produce(
+                    topic,
+                    value,
+                    key or None,
+                    on_delivery=self._delivered,
+                    # 0 stands for the client's own clock.
+                    timestamp=timestamp_ms or 0,
+                )
             except BufferError:
                 # The broker is slower than we are: wait for it, then try again.
                 self._producer.poll(0.1)

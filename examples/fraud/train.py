@@ -79,7 +79,7 @@ def train(rows: DataFrame) -> FraudModel:
     fitted = LogisticRegression(regParam=0.0001, maxIter=200).fit(learnt)
     weights = dict(zip(FEATURES, map(float, fitted.coefficients), strict=True))
     digest = hashlib.sha256(json.dumps([weights, fitted.intercept]).encode()).hexdigest()[:12]
-    is_alert = vector_to_array("probability")[1] > LIMIT
+    is_alert = vector_to_array(F.col("probability"))[1] > LIMIT
     precision, recall = quality(fitted.transform(held_out).select("label", is_alert.alias("is_alert")))
     return FraudModel(
         version=digest,

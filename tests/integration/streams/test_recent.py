@@ -297,7 +297,7 @@ def owned_update(value: bytes | str | None) -> tuple[list[tuple[int, bool]], lis
 
 def test_a_table_rides_along_in_real_time(kafka: Any, start: StartQueries) -> None:
     start(owned, realtime=True)
-    updates = []
+    updates: list[Any] = []
     for topic, record in (
         ("owners", owner(1, "ann")),
         ("events", event(10)),
