@@ -19,7 +19,9 @@ They are rules about sets: in which order transactions and profiles arrive does 
 
 The stream. Whenever a transaction or a profile arrives, the transactions that it concerns are judged again.
 So an alert can come again, with the same `alert_id` and more evidence; and where a late arrival has made it
-untrue, it comes with `holds: false`. The last one with an id counts, which is what a topic keyed by it means.
+untrue, it comes with `holds: false`. So does one that was never raised and that another version of the profile
+would have raised: a run that was killed may have known no better. The last one with an id counts, which is
+what a topic keyed by it means.
 
 The bound. A card's HISTORY_LIMIT newest transactions and PROFILE_LIMIT newest profiles are kept; within it
 all is exact. What lies beyond is never passed over in silence: an alert whose window may begin before the
@@ -42,6 +44,7 @@ from card_rules import (
     KMH_MAX,
     TOTAL_MAX,
     as_of,
+    distance_km,
     features,
     measure,
     previous,
@@ -52,7 +55,7 @@ from card_rules import (
 )
 
 HISTORY_LIMIT: Final = 50
-PROFILE_LIMIT: Final = 4
+PROFILE_LIMIT: Final = 8
 ALERT_LIMIT: Final = 1_000
 BLOCKED_FROM: Final = 3
 """So many suspicious activities of a holder block the card."""
@@ -256,8 +259,9 @@ def _measured(suspects: DataFrame) -> DataFrame:
 
 
 def _verdicts(measured: DataFrame) -> DataFrame:
-    """A row for each rule that a transaction breaks, or has broken before."""
+    """A row for each rule that a transaction breaks, has broken before, or would by another profile."""
     now = _judged(F.col("now"), F.col("profile"))
+    elsewhere = _judged_by_any_profile()
     before = _judged(F.col("before"), F.col("old.profile"))
     at, ten, reaches_back = F.col("t.at"), F.col("ten"), F.col("reaches_back")
     pair = F.filter(F.array("previous", "t"), lambda one: one.isNotNull())
@@ -268,11 +272,13 @@ def _verdicts(measured: DataFrame) -> DataFrame:
             rule,
             evidence[rule],
             now[rule],
-            # A transaction that has just come has not broken anything before.
             holds=~F.col("is_overflow") & (now[rule][0] > now[rule][1]),
+            # A transaction that has just come has not broken anything before.
             held=~F.col("is_overflow")
-            & F.col("old").isNotNull()
-            & F.coalesce(before[rule][0] > before[rule][1], F.lit(False)),
+            & (
+                (F.col("old").isNotNull() & F.coalesce(before[rule][0] > before[rule][1], F.lit(False)))
+                | elsewhere[rule]
+            ),
             complete=reaches_back.isNull()
             | (reaches_back <= at - F.expr(f"INTERVAL {minutes[rule]} MINUTE")),
         )
@@ -304,6 +310,33 @@ def _judged(measures: Column, profile: Column) -> dict[str, tuple[Column, Column
         "spending": (measures["total_10m"], F.coalesce(profile["total_max"], F.lit(TOTAL_MAX))),
         "travel": (measures["kmh"], F.coalesce(profile["kmh_max"], F.lit(KMH_MAX))),
         "model": (score(measures, MODEL.weights, MODEL.intercept), F.lit(MODEL.limit)),
+    }
+
+
+def _judged_by_any_profile() -> dict[str, Column]:
+    """Whether a rule is broken by some version of the profile that is known, or by none.
+
+    A run that was killed may have met the transaction before a profile that the present run has met first, and
+    may have raised an alert by what it knew. Nobody remembers; so whatever it can have raised is withdrawn.
+    """
+    now, t = F.col("now"), F.col("t")
+
+    def strictest(name: str, usual: float) -> Column:
+        limits = F.transform("table", lambda one: F.coalesce(one[name].cast("double"), F.lit(usual)))
+        return F.least(F.lit(usual), F.array_min(limits))
+
+    from_homes = F.transform(
+        "table", lambda one: distance_km(t["lat"], t["lon"], one["home_lat"], one["home_lon"])
+    )
+    farthest = now.withField("km_from_home", F.coalesce(F.array_max(from_homes), F.lit(0.0)))
+    nearest = now.withField("km_from_home", F.lit(0.0))
+    return {
+        "velocity": now["count_1m"] > strictest("count_max", COUNT_MAX),
+        "spending": now["total_10m"] > strictest("total_max", TOTAL_MAX),
+        "travel": now["kmh"] > strictest("kmh_max", KMH_MAX),
+        # The score grows, or falls, with the distance: between these two there is none beyond them.
+        "model": F.greatest(*(score(each, MODEL.weights, MODEL.intercept) for each in (nearest, farthest)))
+        > MODEL.limit,
     }
 
 
