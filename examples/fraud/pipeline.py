@@ -19,9 +19,9 @@ They are rules about sets: in which order transactions and profiles arrive does 
 
 The stream. Whenever a transaction or a profile arrives, the transactions that it concerns are judged again.
 So an alert can come again, with the same `alert_id` and more evidence; and where a late arrival has made it
-untrue, it comes with `holds: false`. So does one that was never raised and that another version of the profile
-would have raised: a run that was killed may have known no better. The last one with an id counts, which is
-what a topic keyed by it means.
+untrue, it comes with `holds: false`. So does one that was never raised and that another version of the
+profile would have raised: a run that was killed may have known no better. The last one with an id counts,
+which is what a topic keyed by it means.
 
 The bound. A card's HISTORY_LIMIT newest transactions and PROFILE_LIMIT newest profiles are kept; within it
 all is exact. What lies beyond is never passed over in silence: an alert whose window may begin before the
@@ -316,8 +316,9 @@ def _judged(measures: Column, profile: Column) -> dict[str, tuple[Column, Column
 def _judged_by_any_profile() -> dict[str, Column]:
     """Whether a rule is broken by some version of the profile that is known, or by none.
 
-    A run that was killed may have met the transaction before a profile that the present run has met first, and
-    may have raised an alert by what it knew. Nobody remembers; so whatever it can have raised is withdrawn.
+    A run that was killed may have met the transaction before a profile that the present run has met first,
+    and may have raised an alert by what it knew. Nobody remembers; so whatever it can have raised is
+    withdrawn.
     """
     now, t = F.col("now"), F.col("t")
 
