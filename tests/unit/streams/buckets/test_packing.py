@@ -101,7 +101,7 @@ def test_a_bucket_without_rows_is_told_how_far_every_source_came() -> None:
 def test_lateness_travels_with_the_progress_of_a_source() -> None:
     blobs = packed([row(n, 0, n, second=5 - n) for n in range(3)], [0, 0, 0])
 
-    (progress,) = arrivals([blobs[3]]).progress
+    (progress,) = arrivals(blobs[3]).progress
 
     newest_us = NOON_US + 5_000_000
     entry_of_a_second = (0,) * 10 + (1,)
@@ -174,7 +174,7 @@ def test_rows_that_only_tell_the_time_give_every_bucket_progress_and_no_rows(dec
     ]
     blobs = packed([row(3, 0, 8, second=2)], [2])
 
-    found = [arrivals([one, other]) for one, other in zip(told, blobs, strict=True)]
+    found = [arrivals([one, *other]) for one, other in zip(told, blobs, strict=True)]
 
     assert [len(each.rows) for each in found] == [0, 0, 1, 0]
     newest_us = [NOON_US + 9_000_000, NOON_US + 4_000_000]
