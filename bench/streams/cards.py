@@ -1,7 +1,7 @@
 """Card transactions for benchmarks, and pipelines that read them to the end.
 
 The transactions are the same for the same arguments: JSON, 1 in 100 of them out of order by up to two
-minutes, with all those of a card in one partition.
+minutes, with all those of a card in one partition. A card is used near its home, 1 in 500 times far away.
 """
 
 from __future__ import annotations
@@ -46,8 +46,11 @@ def transactions(count: int, cards: int) -> Iterator[Transaction]:
         if chance.random() < 0.01:
             at_ms -= chance.randrange(DISORDER_MS)
         cents = round(chance.expovariate(1 / 30_000))
-        lat, lon = round(chance.gauss(50, 0.5), 3), round(chance.gauss(10, 0.5), 3)
-        yield number, f"card-{chance.randrange(cards):06}", cents, lat, lon, at_ms
+        card = chance.randrange(cards)
+        far = 5 if chance.random() < 0.002 else 0.005
+        lat = round(40 + card % 20 + chance.gauss(0, far), 3)
+        lon = round(card // 20 % 30 + chance.gauss(0, far), 3)
+        yield number, f"card-{card:06}", cents, lat, lon, at_ms
 
 
 def partition_of(card: str) -> int:

@@ -1,267 +1,139 @@
 """Keyed rules in Python: `hr.keyed`, vectorised and per event, beside Spark's own transformWithState per key.
 
-    python bench/streams/keyed_state.py                     # 2 million events, about 10 minutes
-    python bench/streams/keyed_state.py --events 200000 --batch 50000
+    python bench/streams/keyed_state.py                             # 2 million events, 3 runs each
+    python bench/streams/keyed_state.py --share 0.02 --runs 1       # only to see that it works
+    python bench/streams/keyed_state.py --only vectorised
 
 Card transactions as JSON, 1 in 100 of them out of order, in a topic of four partitions of a broker process
-(durability sync), are read by a pipeline that judges each by what was seen of its card: how many there were
-in the last minute, how much was spent in the last ten, and how fast the card would have had to travel. A
-transaction that comes late counts as of the newest time of its card. Those that are suspicious are written to
-another topic, exactly once.
+(durability sync), are judged by what was seen of the card: how many there were in the last minute, how much
+was spent in the last ten, and how fast the card would have had to travel. A transaction that comes late
+counts as of the newest time of its card. Those that are suspicious, about 1 in 100, are written to another
+topic: by us exactly once, by Spark at least once, which is what its sink can.
 
-Each way runs from the start of its query to the last batch. What is told is the rate of all batches but the
-first, in which everything is started. The alerts of each way are compared with those of a loop over dicts,
-and the benchmark fails where they differ. The vectorised way runs once more with ten times as many cards.
+Each way runs in a process of its own: once over a tenth of the events to warm up, then `--runs` times, from
+the start of its query to the last batch. "Steady" are all batches but the first, in which everything is
+started. The alerts of each run are compared with those of a loop over dicts, and the benchmark fails where
+they differ. The vectorised way runs also with ten times as many cards.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
-import os
+import statistics
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
+import keyed_rules
 from cards import (
     CARDS,
     PARTITIONS,
     SCHEMA,
     Build,
+    Ran,
     await_rows,
     fill,
     read_values,
     reports_of,
+    reports_of_spark,
     start_pipeline,
-    transactions,
 )
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
-from headrace.streams.session import start_session, stop_session
 from headrace.testing.process import BrokerProcess
-
-MINUTE_MS: Final = 60_000
-COUNT_MIN: Final = 8
-SPENT_CENTS_MIN: Final = 1_800_000
-SPEED_KMH_MIN: Final = 60_000.0
-KM_PER_DEGREE: Final = 111.0
-ALERT: Final = "tx bigint, seen bigint, spent bigint, speed double"
-HISTORY: Final = "cents bigint, lat double, lon double, at_ms bigint"
-"""What is kept of each transaction of the last ten minutes, by a vectorised step."""
-
-Alert = tuple[str, int, int, int, float]
-
-
-def speed_kmh(lat: float, lon: float, lat_before: float, lon_before: float, pause_ms: int) -> float:
-    """How fast the card has travelled, on a flat world."""
-    north, east = (lat - lat_before) * KM_PER_DEGREE, (lon - lon_before) * KM_PER_DEGREE
-    return math.sqrt(north * north + east * east) / max(pause_ms, 1000) * 3_600_000
-
-
-def judge(state: dict[str, Any], cents: int, lat: float, lon: float, at_ms: int) -> tuple[int, int, float]:
-    """Take a transaction in, and return how many there were, how much was spent, and the speed."""
-    times, spent = state["times"], state["spent"]
-    before_ms = times[-1] if times else at_ms
-    now_ms = max(at_ms, before_ms)
-    speed = 0.0
-    if times:
-        speed = speed_kmh(lat, lon, state["lat"], state["lon"], now_ms - before_ms)
-    times.append(now_ms)
-    spent.append(cents)
-    old = 0
-    while times[old] <= now_ms - 10 * MINUTE_MS:
-        old += 1
-    if old:
-        del times[:old], spent[:old]
-    state["lat"], state["lon"] = lat, lon
-    seen = sum(1 for each in times if each > now_ms - MINUTE_MS)
-    return seen, sum(spent), speed
-
-
-def is_suspicious(seen: int, spent: int, speed: float) -> bool:
-    """Whether to tell of a transaction."""
-    return seen >= COUNT_MIN or spent >= SPENT_CENTS_MIN or speed >= SPEED_KMH_MIN
-
-
-def reference(count: int, cards: int) -> Counter[Alert]:
-    """The alerts, by a loop over dicts."""
-    states: dict[str, dict[str, Any]] = defaultdict(
-        lambda: {"times": [], "spent": [], "lat": 0.0, "lon": 0.0}
-    )
-    found: Counter[Alert] = Counter()
-    for number, card, cents, lat, lon, at_ms in transactions(count, cards):
-        told = judge(states[card], cents, lat, lon, at_ms)
-        if is_suspicious(*told):
-            found[card, number, *told] += 1
-    return found
-
-
-@dataclass
-class History:
-    """What is kept of a card, per event."""
-
-    times: list[int] = field(default_factory=list)
-    spent: list[int] = field(default_factory=list)
-    lat: float | None = None
-    lon: float | None = None
-
-
-def per_event(key: str, row: dict[str, Any], state: dict[str, Any]) -> dict[str, Any] | None:  # noqa: ARG001 - see hr.keyed
-    """The rules, a transaction at a time."""
-    seen, spent, speed = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
-    if not is_suspicious(seen, spent, speed):
-        return None
-    return {"tx": row["tx"], "seen": seen, "spent": spent, "speed": speed}
-
-
-@hr.vectorised
-def at_once(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Table | None, pa.Table]:  # noqa: ARG001 - see hr.vectorised
-    """The rules, all transactions of a bucket at a time."""
-    if not len(rows):
-        return None, state
-    judged, after = judge_all(rows, state)
-    seen, spent, speed = (judged[name].to_numpy() for name in ("seen", "spent", "speed"))
-    told = (seen >= COUNT_MIN) | (spent >= SPENT_CENTS_MIN) | (speed >= SPEED_KMH_MIN)
-    return judged.filter(pa.array(told)), after
-
-
-def judge_all(rows: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """What `judge` says of each transaction, and the state: the last ten minutes of each card."""
-    both = pa.concat_tables(
-        [
-            state.append_column("tx", pa.array([-1] * len(state), pa.int64())),
-            rows.select([*state.column_names, "tx"]),
-        ]
-    )
-    cards = both["card"].combine_chunks().dictionary_encode()
-    numbers = cards.indices.to_numpy().astype(np.int64)
-    order = np.argsort(numbers, kind="stable")
-    numbers = numbers[order]
-    cents, lat, lon, at_ms, tx = (
-        both[name].to_numpy()[order] for name in ("cents", "lat", "lon", "at_ms", "tx")
-    )
-    # All cards on one line of time, each behind the one before: the newest so far is then a running maximum.
-    first_ms = at_ms.min()
-    span = int(at_ms.max() - first_ms) + 20 * MINUTE_MS
-    now = np.maximum.accumulate(numbers * span + (at_ms - first_ms))
-    places = np.arange(len(now))
-    seen = places + 1 - np.searchsorted(now, now - MINUTE_MS, side="right")
-    since = np.searchsorted(now, now - 10 * MINUTE_MS, side="right")
-    spent_before = np.concatenate([[0], np.cumsum(cents)])
-    spent = spent_before[1:] - spent_before[since]
-    is_first = np.concatenate([[True], numbers[1:] != numbers[:-1]])
-    north, east = (np.diff(each, prepend=each[0]) * KM_PER_DEGREE for each in (lat, lon))
-    pause = np.maximum(np.diff(now, prepend=now[0]), 1000)
-    speed = np.where(is_first, 0.0, np.sqrt(north * north + east * east) / pause * 3_600_000)
-    new = np.flatnonzero(tx >= 0)
-    judged = pa.table(
-        {
-            "card": cards.dictionary.take(pa.array(numbers[new])),
-            "tx": tx[new],
-            "seen": seen[new],
-            "spent": spent[new],
-            "speed": speed[new],
-        }
-    )
-    last = now[np.append(np.flatnonzero(is_first)[1:] - 1, len(now) - 1)]
-    kept = np.flatnonzero(now > last[numbers] - 10 * MINUTE_MS)
-    return judged, pa.table(
-        {
-            "card": cards.dictionary.take(pa.array(numbers[kept])),
-            "cents": cents[kept],
-            "lat": lat[kept],
-            "lon": lon[kept],
-            # As of the newest time of the card, which is what it counts as.
-            "at_ms": now[kept] - numbers[kept] * span + first_ms,
-        }
-    )
-
-
-class PerKey(StatefulProcessor):
-    """The rules as Spark has them: state for each card, read and written by itself."""
-
-    def __init__(self, *, tells_all: bool = False) -> None:
-        self._tells_all = tells_all
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Name the state."""
-        self._history = handle.getValueState(
-            "history", "times array<bigint>, spent array<bigint>, lat double, lon double"
-        )
-
-    def handleInputRows(  # noqa: N802 - Spark's name
-        self,
-        key: Any,
-        rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803 - Spark's name
-    ) -> Iterator[Row]:
-        """Judge the transactions of a card."""
-        kept = self._history.get()
-        times, spent, lat, lon = ([], [], 0.0, 0.0) if kept is None else kept
-        state = {"times": list(times), "spent": list(spent), "lat": lat, "lon": lon}
-        for row in sorted(rows, key=lambda row: row["tx"]):
-            seen, total, speed = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
-            if self._tells_all or is_suspicious(seen, total, speed):
-                yield Row(card=key[0], tx=row["tx"], seen=seen, spent=total, speed=speed)
-        self._history.update((state["times"], state["spent"], state["lat"], state["lon"]))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def spark_per_key(rows: DataFrame, *, tells_all: bool = False) -> DataFrame:
-    """The rules by Spark's own operator."""
-    return (
-        rows.select("tx", "card", "cents", "lat", "lon", "at_ms")
-        .groupBy("card")
-        .transformWithState(
-            PerKey(tells_all=tells_all), f"card string, {ALERT}", outputMode="update", timeMode="None"
-        )
-    )
-
-
-def vectorised(rows: DataFrame) -> DataFrame:
-    """The rules by a vectorised step."""
-    return hr.keyed(rows, by="card", step=at_once, state=HISTORY, returns=ALERT)
-
-
-def by_event(rows: DataFrame) -> DataFrame:
-    """The rules by a function of one transaction."""
-    return hr.keyed(rows, by="card", step=per_event, state=History, returns=ALERT)
+from keyed_rules import Alert, by_event, reference, spark_per_key, vectorised
+from sessions import our_session, plain_session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """How one way did."""
+class Way:
+    """One row of the table."""
 
-    rate: float
-    """Events a second, of all batches but the first."""
-    alerts: Counter[Alert]
+    name: str
+    rules: Build
+    cards: int = CARDS
+    is_plain: bool = False
+    """Whether it is what a user of Spark alone would write, in a session as Spark comes."""
 
 
-def run(
-    session: SparkSession, config: StreamsConfig, source: str, rules: Build, *, count: int, batch: int
-) -> Run:
-    """Let a pipeline judge the events of a topic."""
-    events = hr.topic(source, schema=SCHEMA, partitions=PARTITIONS, max_records_per_batch=batch)
+WAYS: Final = (
+    Way(name="hr.keyed, vectorised", rules=vectorised),
+    Way(name="hr.keyed, per event", rules=by_event),
+    Way(name="hr.keyed, vectorised, ten times as many cards", rules=vectorised, cards=10 * CARDS),
+    Way(name="transformWithState, a state for each card", rules=spark_per_key, is_plain=True),
+)
+OURS, _, MANY, PEER = (way.name for way in WAYS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Where and how much."""
+
+    bootstrap: str
+    home: Path
+    events: int
+    batch: int
+    runs: int
+
+    @property
+    def warm_up_count(self) -> int:
+        """How many events of the run before those that are measured."""
+        return max(1000, self.events // 10)
+
+
+def run_ours(way: Way, session: SparkSession, setting: Setting, name: str, events: tuple[str, int]) -> Ran:
+    """Run a pipeline to the end of a topic."""
+    source, count = events
+    config = StreamsConfig(bootstrap=setting.bootstrap, data_dir=setting.home / name)
+    topic = hr.topic(source, schema=SCHEMA, partitions=PARTITIONS, max_records_per_batch=setting.batch)
     begin_s = time.perf_counter()
-    queries = start_pipeline(session, config, events, rules)
+    queries = start_pipeline(session, config, topic, way.rules)
     ran = await_rows(count, partial(reports_of, queries), begin_s)
     queries.stop()
-    return Run(rate=ran.steady_rate, alerts=read_alerts(config.bootstrap, config.data_dir.name))
+    return ran
+
+
+def run_plain(way: Way, session: SparkSession, setting: Setting, name: str, events: tuple[str, int]) -> Ran:
+    """The same by what a user of Spark writes."""
+    source, count = events
+    ensure_topics(StreamsConfig(bootstrap=setting.bootstrap), {name: PARTITIONS})
+    kafka = {"kafka.bootstrap.servers": setting.bootstrap}
+    # transformWithState runs on this state store only.
+    session.conf.set(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    )
+    begin_s = time.perf_counter()
+    records = (
+        session.readStream.format("kafka")
+        .options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=setting.batch, **kafka)
+        .load()
+    )
+    parsed = records.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
+    query = (
+        way.rules(parsed)
+        .select(F.col("card").alias("key"), F.to_json(F.struct("*")).alias("value"))
+        .writeStream.format("kafka")
+        .options(topic=name, checkpointLocation=str(setting.home / name), **kafka)
+        .outputMode("update")
+        .start()
+    )
+    ran = await_rows(count, partial(reports_of_spark, query), begin_s)
+    query.stop()
+    return ran
 
 
 def read_alerts(bootstrap: str, topic: str) -> Counter[Alert]:
@@ -270,64 +142,83 @@ def read_alerts(bootstrap: str, topic: str) -> Counter[Alert]:
     return Counter((each["card"], each["tx"], each["seen"], each["spent"], each["speed"]) for each in told)
 
 
-def measure(events: int, batch: int, ways: dict[str, tuple[int, Build]]) -> dict[str, float]:
-    """Events a second of each way; exits where its alerts are not those of the reference."""
-    rates = {}
-    with (
-        tempfile.TemporaryDirectory(prefix="headrace-bench-") as home,
-        BrokerProcess(Path(home) / "broker") as server,
-    ):
-        base = StreamsConfig(bootstrap=server.bootstrap, data_dir=Path(home))
-        expected = {}
-        for cards in {cards for cards, _ in ways.values()}:
-            ensure_topics(base, {f"cards-{cards}": PARTITIONS})
-            fill(server.bootstrap, f"cards-{cards}", events, cards)
-            expected[cards] = reference(events, cards)
-        session = start_session(base, slots=os.cpu_count() or 1, work_dir=Path(home))
-        try:
-            for number, (way, (cards, rules)) in enumerate(ways.items()):
-                config = StreamsConfig(bootstrap=server.bootstrap, data_dir=Path(home) / f"way-{number}")
-                done = run(session, config, f"cards-{cards}", rules, count=events, batch=batch)
-                if done.alerts != expected[cards]:
-                    missing, more = expected[cards] - done.alerts, done.alerts - expected[cards]
-                    sys.exit(
-                        f"{way}: {missing.total()} alerts are missing, {more.total()} are too many, such as "
-                        f"{[*missing][:3]} and {[*more][:3]}"
-                    )
-                rates[way] = done.rate
-                print(
-                    f"{way}: {done.rate:,.0f} events/s, {done.alerts.total():,} alerts, exact",
-                    file=sys.stderr,
-                )
-        finally:
-            stop_session(session)
+def measure(setting: Setting, way: Way) -> list[float]:
+    """Events a second of each run of one way, in this process; exits where its alerts are wrong."""
+    # Workers can't import what lies here.
+    cloudpickle.register_pickle_by_value(keyed_rules)  # type: ignore[no-untyped-call] # it has no types
+    slug = "".join(letter if letter.isalnum() else "-" for letter in way.name.lower())
+    config = StreamsConfig(bootstrap=setting.bootstrap, data_dir=setting.home / slug)
+    expected = reference(setting.events, way.cards)
+    rates = []
+    with (plain_session if way.is_plain else our_session)(config) as session:
+        run = partial(run_plain if way.is_plain else run_ours, way, session, setting)
+        run(f"{slug}-0", ("warm-up", setting.warm_up_count))
+        for number in range(setting.runs):
+            name = f"{slug}-{number + 1}"
+            ran = run(name, (f"cards-{way.cards}", setting.events))
+            check(name, read_alerts(setting.bootstrap, name), expected)
+            rates.append(ran.steady_rate)
+    print(f"{way.name}: {expected.total():,} alerts, exact; {rates}", file=sys.stderr)
     return rates
+
+
+def check(name: str, found: Counter[Alert], expected: Counter[Alert]) -> None:
+    """Exit where the alerts are not those of the reference."""
+    missing, more = expected - found, found - expected
+    if missing or more:
+        sys.exit(
+            f"{name}: {missing.total()} alerts are missing, {more.total()} are too many, such as "
+            f"{[*missing][:3]} and {[*more][:3]}"
+        )
+
+
+def apart(work: partial[list[float]]) -> list[float]:
+    """Call it in a process of its own, which ends with it."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work).result()
+
+
+def report(rates: dict[str, list[float]]) -> None:
+    """Print the table."""
+    steady = {name: statistics.median(each) for name, each in rates.items()}
+    print("| way | steady events/s | beside transformWithState |\n|---|---|---|")
+    for name, runs in rates.items():
+        beside = f"{steady[name] / steady[PEER]:.1f}x" if PEER in steady else "-"
+        print(f"| {name} | {steady[name]:,.0f} ({min(runs):,.0f} to {max(runs):,.0f}) | {beside} |")
+    if OURS in steady and MANY in steady:
+        print(f"\nten times as many cards cost {steady[OURS] / steady[MANY]:.2f}x as much an event")
 
 
 def main() -> None:
     """Measure and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--events", type=int, default=2_000_000)
-    parser.add_argument("--batch", type=int, default=500_000)
+    parser.add_argument("--share", type=float, default=1.0, help="of 2 million events, 500,000 a batch")
+    parser.add_argument("--batch", type=int, help="events of a batch")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--only", default="", help="ways whose names have this in them")
     options = parser.parse_args()
-    spark, more = "transformWithState, a state for each card", "vectorised, ten times as many cards"
-    rates = measure(
-        options.events,
-        options.batch,
-        {
-            "hr.keyed, vectorised": (CARDS, vectorised),
-            "hr.keyed, per event": (CARDS, by_event),
-            more: (10 * CARDS, vectorised),
-            spark: (CARDS, spark_per_key),
-        },
+    ways = [way for way in WAYS if options.only in way.name]
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-bench-") as home,
+        BrokerProcess(Path(home) / "broker") as server,
+    ):
+        setting = Setting(
+            bootstrap=server.bootstrap,
+            home=Path(home),
+            events=round(2_000_000 * options.share),
+            batch=options.batch or round(500_000 * options.share),
+            runs=options.runs,
+        )
+        config = StreamsConfig(bootstrap=server.bootstrap)
+        counts = {f"cards-{way.cards}": (setting.events, way.cards) for way in ways}
+        for topic, (count, cards) in (counts | {"warm-up": (setting.warm_up_count, CARDS)}).items():
+            ensure_topics(config, {topic: PARTITIONS})
+            fill(server.bootstrap, topic, count, cards)
+        rates = {way.name: apart(partial(measure, setting, way)) for way in ways}
+    print(
+        f"{setting.events:,} events, {setting.batch:,} a batch, {setting.runs} runs each: median and range\n"
     )
-    print(f"{options.events:,} events, {options.batch:,} a batch; all batches but the first\n")
-    print("| way | events/s | beside transformWithState |")
-    print("|---|---|---|")
-    for way, rate in rates.items():
-        print(f"| {way} | {rate:,.0f} | {rate / rates[spark]:.1f}x |")
-    grown = rates["hr.keyed, vectorised"] / rates[more]
-    print(f"\nTen times as many cards cost {grown:.2f}x as much an event.")
+    report(rates)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How long an event takes through a stateful micro-batch, at 1,000 events/s: for windows.py.
 
-    hr.keyed     the rules of keyed_state.py, vectorised: each transaction is judged, and that is written
+    hr.keyed     the rules of keyed_rules.py, vectorised: each transaction is judged, and that is written
     Spark's      the same rules by transformWithState, with a state for each card
     hr.window    count, sum and newest event of each card and minute, at the end of each micro-batch in
                  which they have changed: `trigger=hr.early(rows=1)`
@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
-import keyed_state
+import keyed_rules
 from cards import CARDS, DISORDER_MS, PARTITIONS, SCHEMA, Build, reports_of, reports_of_spark, start_pipeline
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
@@ -162,13 +162,13 @@ class Results:
 
 @hr.vectorised
 def judge_each(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Table | None, pa.Table]:  # noqa: ARG001 - see hr.vectorised
-    """The rules of keyed_state.py, for each transaction of a bucket."""
-    return keyed_state.judge_all(rows, state) if len(rows) else (None, state)
+    """The rules of keyed_rules.py, for each transaction of a bucket."""
+    return keyed_rules.judge_all(rows, state) if len(rows) else (None, state)
 
 
 def judged(rows: DataFrame) -> DataFrame:
     """What is measured of hr.keyed."""
-    return hr.keyed(rows, by="card", step=judge_each, state=keyed_state.HISTORY, returns=keyed_state.ALERT)
+    return hr.keyed(rows, by="card", step=judge_each, state=keyed_rules.HISTORY, returns=keyed_rules.ALERT)
 
 
 def aggregates() -> list[Any]:
@@ -191,7 +191,7 @@ def spark_judged(rows: DataFrame) -> DataFrame:
         "spark.sql.streaming.stateStore.providerClass",
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     )
-    return keyed_state.spark_per_key(rows, tells_all=True)
+    return keyed_rules.spark_per_key(rows, tells_all=True)
 
 
 def spark_windowed(rows: DataFrame) -> DataFrame:
@@ -247,7 +247,7 @@ BUILDS: Final[dict[str, Build]] = {
 def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
     """Measure the way that the directory is called after, in this process."""
     # Workers can't import what lies here.
-    for module in (sys.modules[__name__], keyed_state):
+    for module in (sys.modules[__name__], keyed_rules):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
     name = directory.name
     config = StreamsConfig(bootstrap=bootstrap, data_dir=directory)
