@@ -22,7 +22,7 @@ from headrace.cli.offsets import topic_metadata
 from headrace.cli.options import AsJson, Bootstrap, DataDir
 from headrace.cli.output import out, print_json
 from headrace.config import GIB, default_cache_dir, default_jars_dir
-from headrace.driver.status import read_statuses
+from headrace.driver.status import broken_statuses, read_statuses
 from headrace.driver.waiting import waiting
 from headrace.errors import HeadraceError
 
@@ -87,6 +87,9 @@ def pipeline_findings(data: Path, now: datetime) -> Iterator[Finding]:
         for each in waiting(status.seen_now(), now):
             verdict: Verdict = "note" if each.is_held_back else "ok"
             yield Finding(f"{status.name}, {each.operator}", verdict, each.found, each.advice)
+    for path in broken_statuses(data):
+        advice = "run the pipeline again, which replaces the file; or remove it"
+        yield Finding(path.stem, "note", f"what its driver has written down can't be read: {path}", advice)
 
 
 def broker_findings(bootstrap: str, *, write: bool) -> Iterator[Finding]:

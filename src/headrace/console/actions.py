@@ -15,14 +15,14 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
-import signal
 import threading
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException, Producer
 
 from headrace.console.pipelines import look
+from headrace.console.view import is_number
+from headrace.driver.status import broken_statuses
 from headrace.errors import BrokerUnavailable, ConfigError
 from headrace.logs import fields
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headrace.config import ConsoleConfig
     from headrace.console.catalog import KafkaCatalog
     from headrace.console.view import View
+    from headrace.driver.status import Status
 
 DELIVERY_S_MAX: Final = 10.0
 
@@ -75,20 +76,22 @@ class Actions:
             control.name: values[control.name]
             for control in self._view.controls
             if (control.topic, control.key.encode()) == (message.topic(), message.key())
-            and isinstance(values.get(control.name), int | float)
+            and is_number(values.get(control.name))
             and control.allows(values[control.name])
         }
 
     def kill(self, pipeline: str) -> int:
         """Kill the driver of a pipeline that runs, and return its process's number."""
-        statuses = look(self._data_dir) if self._data_dir else []
-        status = next((each for each in statuses if each.name == pipeline), None)
-        if status is None:
-            raise ConfigError(f"there is no pipeline {pipeline[:100]!r} here")
+        status = self._status(pipeline)
         if status.state not in {"starting", "running"} or not status.process.is_alive():
             raise ConfigError(f"{pipeline} does not run now ({status.state}): there is nothing to kill")
+        if status.process.started_ticks is None:
+            raise ConfigError(
+                f"the driver of {pipeline} is not killed: this system does not tell when process "
+                f"{status.process.pid} started, so it may be another one by now; kill it in a terminal"
+            )
         try:
-            os.kill(status.process.pid, signal.SIGKILL)
+            status.process.kill()
         except ProcessLookupError as error:
             raise ConfigError(f"the driver of {pipeline} has just ended by itself") from error
         except PermissionError as error:
@@ -100,6 +103,18 @@ class Actions:
             extra=fields(pipeline=pipeline, pid=status.process.pid),
         )
         return status.process.pid
+
+    def _status(self, pipeline: str) -> Status:
+        statuses = look(self._data_dir) if self._data_dir else []
+        for status in statuses:
+            if status.name == pipeline:
+                return status
+        broken = broken_statuses(self._data_dir) if self._data_dir else []
+        if path := next((each for each in broken if each.stem == pipeline), None):
+            raise ConfigError(
+                f"what is known of {pipeline} can't be read, so nothing is killed: look at {path}"
+            )
+        raise ConfigError(f"there is no pipeline {pipeline[:100]!r} here")
 
     def move(self, name: str, value: float) -> None:
         """Move a slider: write its record, and return when the broker has it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from headrace.console.board import json_text
 from headrace.console.observations import ControlMoved, DriverKilled
 from headrace.console.recount import recount
+from headrace.console.view import is_number
 from headrace.errors import BrokerUnavailable, ConfigError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ async def _value_in(request: Request) -> float:
         value = json.loads(body)["value"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError('the request must be JSON such as {"value": 500}') from error
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if not is_number(value):
         raise ConfigError(f"{value!r:.50} is not a number")
     return value
 

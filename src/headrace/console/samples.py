@@ -14,7 +14,6 @@ SAMPLE_COUNT_MAX samples of the last WINDOW_S.
 from __future__ import annotations
 
 import json
-import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -80,7 +79,8 @@ def _time_ms(value: object) -> int | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return int(value) if math.isfinite(value) and abs(value) <= DATE_MS_MAX else None
+        # The range tells NaN and infinity too, and, unlike isfinite, takes integers that no float can hold.
+        return int(value) if abs(value) <= DATE_MS_MAX else None
     return instant_ms(value)
 
 

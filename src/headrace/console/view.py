@@ -29,10 +29,11 @@ or missing field is an error: a misspelt one would else be passed over in silenc
 from __future__ import annotations
 
 import math
+import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from headrace.config.checks import check_topic_name, require
 from headrace.console.decode import DEFAULT_WORDS
@@ -124,7 +125,7 @@ def read_view(path: Path) -> View:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"the view {path} can't be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"the view {path} is not TOML: {error}") from error
     try:
         return parse_view(content)
@@ -145,6 +146,12 @@ def parse_view(content: Mapping[str, Any]) -> View:
     return View(**_checked(given, View, frozenset()), words={**DEFAULT_WORDS, **words}, controls=controls)
 
 
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether it is a number that a slider can stand at: finite, and no integer that no float can hold."""
+    is_of_its_kind = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_of_its_kind and abs(value) <= sys.float_info.max
+
+
 _NUMBERS: Final = frozenset({"minimum", "maximum", "step", "value"})
 
 
@@ -155,8 +162,7 @@ def _checked(given: Mapping[str, Any], kind: type[View | Control], numbers: froz
     for name, value in given.items():
         require(name in known, f"{what} has no field {name!r}; it may have {', '.join(known)}")
         if name in numbers:
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            require(is_number and math.isfinite(value), f"{name} must be a number, not {value!r}")
+            require(is_number(value), f"{name} must be a number, not {value!r:.50}")
         else:
             is_text = isinstance(value, str) and len(value) <= TEXT_LENGTH_MAX
             require(is_text, f"{name} must be a text of at most {TEXT_LENGTH_MAX} characters")

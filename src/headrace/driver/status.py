@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from headrace.driver.event_time import TimeReport, time_report
-from headrace.driver.process import ProcessId
+from headrace.driver.process import ProcessId, parse_process
 
 State = Literal["starting", "running", "restarting", "stopped", "failed", "crashed"]
 Offsets = dict[str, dict[int, int]]
@@ -137,9 +137,15 @@ def read_statuses(data_dir: Path) -> Iterator[Status]:
             yield status
 
 
+def broken_statuses(data_dir: Path) -> list[Path]:
+    """The files that should hold a status, and hold none that can be read."""
+    found = sorted(status_dir(data_dir).glob("*.json"))
+    return [path for path in found if read_status(data_dir, path.stem) is None]
+
+
 def _parse(text: str) -> Status:
     content: dict[str, Any] = json.loads(text)
-    content["process"] = ProcessId(**content["process"])
+    content["process"] = parse_process(content["process"])
     content["reads"] = tuple(content["reads"])
     content["next_offsets"] = {
         topic: {int(partition): offset for partition, offset in offsets.items()}

@@ -17,7 +17,7 @@ from headrace.console.catalog import KafkaCatalog
 from headrace.console.feed import client_settings
 from headrace.console.view import Control, View
 from headrace.driver.process import ProcessId
-from headrace.driver.status import State, Status, write_status
+from headrace.driver.status import State, Status, status_dir, write_status
 from headrace.errors import BrokerUnavailable, ConfigError
 
 if TYPE_CHECKING:
@@ -96,6 +96,38 @@ def test_a_running_driver_is_killed_with_a_signal_that_nothing_catches(
     assert victim.wait(30) == -signal.SIGKILL
     with pytest.raises(ConfigError, match="does not run now"):
         actions.kill("alerts")
+
+
+def test_a_process_that_can_t_be_told_from_a_later_one_or_is_not_named_is_not_killed(
+    tmp_path: Path, nowhere: ConsoleConfig, victim: subprocess.Popen[bytes]
+) -> None:
+    actions = Actions(replace(nowhere, data_dir=tmp_path), VIEW, client_settings(nowhere))
+    write(tmp_path, ProcessId(victim.pid))
+    with pytest.raises(ConfigError, match="does not tell when process"):
+        actions.kill("alerts")
+    path = status_dir(tmp_path) / "alerts.json"
+    for pid in (-1, 0, str(victim.pid)):
+        process = {"pid": pid, "started_ticks": None}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "process": process}))
+        with pytest.raises(ConfigError, match="can't be read, so nothing is killed"):
+            actions.kill("alerts")
+    assert victim.poll() is None
+
+
+@pytest.mark.parametrize("has_descriptors", [True, False])
+def test_a_process_is_killed_and_one_that_has_ended_is_not_found(
+    victim: subprocess.Popen[bytes], has_descriptors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_descriptors:
+        monkeypatch.delattr("os.pidfd_open", raising=False)
+    process = ProcessId.of(victim.pid)
+    with pytest.raises(ProcessLookupError):
+        replace(process, started_ticks=1).kill()
+    assert victim.poll() is None
+    process.kill()
+    assert victim.wait(30) == -signal.SIGKILL
+    with pytest.raises(ProcessLookupError):
+        process.kill()
 
 
 def test_a_slider_writes_all_that_share_its_record_and_is_found_again_after_a_restart(

@@ -12,9 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.doctor import pipeline_findings
 from headrace.driver.event_time import Standing, TimeReport
 from headrace.driver.process import ProcessId
-from headrace.driver.status import State, Status, read_status, read_statuses, status_dir, write_status
+from headrace.driver.status import (
+    State,
+    Status,
+    broken_statuses,
+    read_status,
+    read_statuses,
+    status_dir,
+    write_status,
+)
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 STATUS = Status(
@@ -69,6 +78,30 @@ def test_a_status_that_an_older_version_wrote_is_read(tmp_path: Path) -> None:
     del content["time_reports"]
     path.write_text(json.dumps(content))
     assert read_status(tmp_path, "copies") == replace(STATUS, time_reports={})
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        *(
+            {"pid": pid, "started_ticks": None}
+            for pid in (-1, 0, 1, True, 4711.0, "4711", None, 2**31, 10**40)
+        ),
+        {"pid": 4711, "started_ticks": "5"},
+        {"pid": 4711, "started_ticks": True},
+        {"pid": 4711, "name": "init"},
+        {},
+        None,
+    ],
+)
+def test_a_status_that_names_no_process_is_broken_and_said_to_be(tmp_path: Path, process: object) -> None:
+    write_status(tmp_path, STATUS)
+    path = status_dir(tmp_path) / "copies.json"
+    assert broken_statuses(tmp_path) == []
+    path.write_text(json.dumps({**json.loads(path.read_text()), "process": process}))
+    assert list(read_statuses(tmp_path)) == []
+    assert broken_statuses(tmp_path) == [path]
+    assert [finding.verdict for finding in pipeline_findings(tmp_path, NOW)] == ["note"]
 
 
 def test_statuses_are_listed_by_name(tmp_path: Path) -> None:
