@@ -24,10 +24,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace.config import environment_with
 from headrace.errors import ChildFailed
 
 LAST_LINES_KEPT: Final = 15
@@ -50,6 +51,8 @@ class ChildSpec:
     ready: re.Pattern[str]
     """A line of output that matches means ready; its first group, if any, is what `start` returns."""
     ready_within_s: float = 120.0
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the child finds in its environment beside what the supervisor has there."""
     restart_count_max: int = 3
     stop_within_s: float = 20.0
 
@@ -169,6 +172,7 @@ def _spawn(spec: ChildSpec) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        env=environment_with(spec.environment),
         # A process group of its own: Ctrl-C in the terminal reaches the supervisor alone, which then
         # stops the children in order, and the whole group can be ended at once.
         start_new_session=True,

@@ -169,3 +169,19 @@ def test_the_data_directory_comes_from_the_environment(monkeypatch: pytest.Monke
     monkeypatch.setenv("HEADRACE_DATA", "elsewhere")
     assert BrokerConfig().data_dir == Path("elsewhere")
     assert StreamsConfig().checkpoints_dir == Path("elsewhere/checkpoints")
+
+
+@pytest.mark.parametrize("token", ["", "short", "x" * 201, "a" * 20 + ";", "a" * 20 + "\n", "ä" * 20])
+def test_a_token_that_can_be_guessed_or_breaks_an_address_is_refused(token: str) -> None:
+    with pytest.raises(ConfigError, match="the token is too short or has characters"):
+        ConsoleConfig(token=token)
+
+
+def test_the_token_of_the_console_is_that_of_the_environment_and_is_not_printed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HEADRACE_CONSOLE_TOKEN", "t" * 30)
+    assert ConsoleConfig().token == "t" * 30
+    assert "ttt" not in repr(ConsoleConfig())
+    monkeypatch.setenv("HEADRACE_CONSOLE_TOKEN", "")
+    assert ConsoleConfig().token is None

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli.options import Bootstrap, DataDir
+from headrace.cli.options import Bootstrap, DataDir, LogFormatOption, LogLevelOption
 from headrace.cli.output import announce
 from headrace.config import Address, ConsoleConfig
+from headrace.logs import configure_logging
 
 
 def console(
@@ -22,17 +23,20 @@ def console(
         Path | None,
         typer.Option(help="A TOML file that says what to show of an application: topics, sliders, words."),
     ] = None,
+    log_format: LogFormatOption = "text",
+    log_level: LogLevelOption = "info",
 ) -> None:
     """Serve a page that shows alerts as they come, topics, pipelines and groups, until Ctrl-C.
 
     The address that is printed has a token: whoever opens it may also read records, kill drivers and move
-    sliders. Without the token, the page only shows numbers and alerts.
+    sliders. Without the token, the page only shows numbers and alerts. What is done is logged.
     """
     # Each command imports only what it needs: the others start faster.
     from headrace.cli.client import client_options  # noqa: PLC0415
     from headrace.console.server import run_console  # noqa: PLC0415
     from headrace.console.view import read_view  # noqa: PLC0415
 
+    configure_logging(log_format, log_level)
     shown = None if view is None else read_view(view)
     config = ConsoleConfig(
         listen=Address.parse(listen),

@@ -24,6 +24,7 @@ from headrace.cli.demo_parts import (
     example_dir,
     generator_child,
     pipeline_child,
+    tell_rate,
 )
 from headrace.cli.foreground import free_address, ignore_signals, line_printer, stop_on_signals
 from headrace.cli.output import say
@@ -108,6 +109,7 @@ def _start(supervisor: Supervisor, example: Path, directory: Path, options: Demo
     bootstrap = supervisor.start(broker)
     say(f"broker    listening on {bootstrap}; any Kafka client can use it")
     create_topics(example, bootstrap)
+    tell_rate(example, bootstrap, options.rate)
     page = supervisor.start(
         console_child(free_address("page", options.port), bootstrap, directory, example / "view.toml")
     )

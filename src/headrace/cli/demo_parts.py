@@ -64,13 +64,20 @@ def broker_child(listen: Address, data_dir: Path) -> ChildSpec:
 
 
 def console_child(listen: Address, bootstrap: str, directory: Path, view: Path | None = None) -> ChildSpec:
-    """The page; the address that it tells has the token that lets a browser act."""
+    """The page; the address that it tells has the token that lets a browser act.
+
+    The token is made here, once, so that a page that was opened may act also when the child was restarted.
+    """
+    # Only who starts a console needs its parts.
+    from headrace.console.security import new_token  # noqa: PLC0415
+
     return ChildSpec(
         name="console",
         arguments=(
             *("-m", "headrace", "console", "--listen", str(listen), "--bootstrap", bootstrap),
             *("--data", str(directory), *(("--view", str(view)) if view else ())),
         ),
+        environment={"HEADRACE_CONSOLE_TOKEN": new_token()},
         ready=re.compile(r"serving on (\S+)"),
         ready_within_s=30,
     )
@@ -103,6 +110,27 @@ def create_topics(example: Path, bootstrap: str) -> None:
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         told = str(error.stderr or error).strip()
         raise FaultError(f"the topics of the demo could not be created: {told}") from error
+
+
+def tell_rate(example: Path, bootstrap: str, rate: int) -> None:
+    """Let the page's slider of the rate stand where the demo begins, and undo what an earlier run was told.
+
+    A rate beyond the slider's range is the generator's alone.
+    """
+    # Only the demo needs the console's parts here.
+    from headrace.config import ConsoleConfig  # noqa: PLC0415
+    from headrace.console.actions import Actions  # noqa: PLC0415
+    from headrace.console.catalog import KafkaCatalog  # noqa: PLC0415
+    from headrace.console.feed import client_settings  # noqa: PLC0415
+    from headrace.console.view import read_view  # noqa: PLC0415
+
+    view = read_view(example / "view.toml")
+    if not any(control.name == "rate" and control.allows(rate) for control in view.controls):
+        return
+    settings = client_settings(ConsoleConfig(bootstrap=bootstrap))
+    actions = Actions(ConsoleConfig(bootstrap=bootstrap), view, settings)
+    actions.recall(KafkaCatalog(settings))
+    actions.move("rate", rate)
 
 
 def generator_child(

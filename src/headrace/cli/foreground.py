@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from rich.markup import escape
 
@@ -15,17 +16,29 @@ from headrace.config import Address
 from headrace.errors import ConfigError
 from headrace.supervisor import OnLine
 
+_DONE_ON_THE_PAGE: Final = re.compile(r"\S+ \S+ [A-Z]+ headrace\.console\.actions: (.+)")
+"""A log line of the console, as text: see headrace.logs."""
+
 
 def line_printer(*, verbose: bool) -> OnLine:
-    """Prints what the parts say: all of it, or only that one has ended and why."""
+    """Prints what the parts say: all of it, or only what is worth a line."""
 
     def print_line(name: str, line: str) -> None:
-        if verbose or line.startswith(("ended with", "error:")):
+        shown = line if verbose else worth_a_line(line)
+        if shown is not None:
             # Output must be read on even when there is no terminal any more to show it.
             with suppress(OSError):
-                say(f"[dim]{name:<9}[/dim] {escape(line)}")
+                say(f"[dim]{name:<9}[/dim] {escape(shown)}")
 
     return print_line
+
+
+def worth_a_line(line: str) -> str | None:
+    """What to show of a line: that a part has ended and why, and what somebody did on the page."""
+    if line.startswith(("ended with", "error:")):
+        return line
+    done = _DONE_ON_THE_PAGE.match(line)
+    return done.group(1) if done else None
 
 
 def stop_on_signals() -> None:

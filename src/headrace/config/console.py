@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from headrace.config.address import Address
 from headrace.config.checks import check_topic_name, require
-from headrace.config.environment import default_bootstrap
+from headrace.config.environment import default_bootstrap, default_console_token
+
+TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{20,200}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class ConsoleConfig:
     """Where pipelines tell what they do; without it the page shows none."""
     client_options: Mapping[str, str] = field(default_factory=dict)
     """Settings of librdkafka that a secured broker asks for, such as a user and a certificate."""
+    token: str | None = field(default_factory=default_console_token, repr=False)
+    """Lets a browser act; None: another one at each start, which nobody can guess."""
     recent_alert_count_max: int = 200
     """How many alerts a page that has just opened is given."""
     viewer_count_max: int = 100
@@ -43,6 +49,11 @@ class ConsoleConfig:
         check_topic_name(self.alerts_topic)
         check_topic_name(self.input_topic)
         require(bool(self.bootstrap), "bootstrap is empty: name a broker, such as 127.0.0.1:9092")
+        require(
+            self.token is None or TOKEN.fullmatch(self.token) is not None,
+            "the token is too short or has characters that an address can't have: use 20 to 200 letters, "
+            "digits, - and _, or leave it out",
+        )
         require(self.recent_alert_count_max >= 1, "recent_alert_count_max must be at least 1")
         require(self.viewer_count_max >= 1, "viewer_count_max must be at least 1")
         require(self.viewer_backlog_max >= 1, "viewer_backlog_max must be at least 1")

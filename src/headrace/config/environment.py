@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,16 @@ def default_tls_key_password() -> str | None:
 def new_user_password() -> str | None:
     """The password of a user that is being added (HEADRACE_PASSWORD), for programs that can't be prompted."""
     return os.environ.get("HEADRACE_PASSWORD")
+
+
+def default_console_token() -> str | None:
+    """The token of the console (HEADRACE_CONSOLE_TOKEN), for whoever starts it again and again."""
+    return os.environ.get("HEADRACE_CONSOLE_TOKEN") or None
+
+
+def environment_with(more: Mapping[str, str]) -> dict[str, str]:
+    """The environment of this process and more, for a child."""
+    return {**os.environ, **more}
 
 
 FAILPOINTS_VARIABLE: Final = "HEADRACE_FAILPOINTS"

@@ -5,7 +5,9 @@ rest. Only the process that a pipeline's own status names is killed, and only wh
 number that the system has given to another one since is left alone. Whoever supervises the driver starts it
 again; the console does not.
 
-A slider writes a record that others read: see view.py.
+A slider writes a record that others read: see view.py. The record has the sliders that somebody has moved, by
+this page or before it, and no others: where those stand by the view is only where the page draws them, and
+whoever reads the record may have begun elsewhere.
 
 Safe to call from several threads.
 """
@@ -50,21 +52,31 @@ class Actions:
         self._data_dir = config.data_dir
         self._view = view
         self._settings = {"message.timeout.ms": int(DELIVERY_S_MAX * 1000), **settings}
-        self._values = {control.name: control.value for control in view.controls}
+        self._values: dict[str, float] = {}
+        """Where sliders stand that somebody has moved; of the others only their readers know."""
+        self._unread = {control.topic for control in view.controls}
+        """Topics that have not told yet what was written before this start."""
         self._lock = threading.Lock()
 
     def recall(self, catalog: KafkaCatalog) -> dict[str, float]:
         """Where the sliders stand by what was written before this start, those that somebody has moved.
 
-        Topics that are not there yet, and a broker that does not answer, say nothing.
+        Topics that are not there yet, and a broker that does not answer, say nothing: call it again while
+        `is_recalled` is false. What was moved meanwhile stays.
         """
         found: dict[str, float] = {}
-        for topic in {control.topic for control in self._view.controls}:
+        for topic in tuple(self._unread):
             with contextlib.suppress(ConfigError, BrokerUnavailable):
-                catalog.read_all(topic, lambda message: found.update(self._said_by(message)))
+                if catalog.read_all(topic, lambda message: found.update(self._said_by(message))):
+                    self._unread.discard(topic)
         with self._lock:
-            self._values.update(found)
-        return found
+            self._values = {**found, **self._values}
+            return {name: self._values[name] for name in found}
+
+    @property
+    def is_recalled(self) -> bool:
+        """Whether all that was written before this start is known."""
+        return not self._unread
 
     def _said_by(self, message: Message) -> dict[str, float]:
         try:
@@ -126,10 +138,11 @@ class Actions:
                 f"{control.label} can be {control.minimum:g} to {control.maximum:g}, not {value:g}"
             )
         with self._lock:
+            moved = {**self._values, name: value}
             together = {
-                each.name: value if each.name == name else self._values[each.name]
+                each.name: moved[each.name]
                 for each in self._view.controls
-                if (each.topic, each.key) == (control.topic, control.key)
+                if (each.topic, each.key) == (control.topic, control.key) and each.name in moved
             }
             self._write(control.topic, control.key, together)
             self._values[name] = value

@@ -138,7 +138,7 @@ async def _value_in(request: Request) -> float:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError('the request must be JSON such as {"value": 500}') from error
     if not is_number(value):
-        raise ConfigError(f"{value!r:.50} is not a number")
+        raise ConfigError(f"{value!r:.50} is not a number that a slider can have")
     return value
 
 

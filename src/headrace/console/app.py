@@ -58,6 +58,7 @@ KEEP_ALIVE_S: Final = 15
 RECONNECT_MS: Final = 1_000
 RETRY_AFTER_S: Final = 5
 TICK_S: Final = 1.0
+RECALL_EVERY_S: Final = 2.0
 UNHEALTHY: Final = frozenset({"unreachable", "failed"})
 
 
@@ -110,10 +111,10 @@ async def _running(board: Board, feed: Feed, back: Back) -> AsyncIterator[None]:
         board.viewers.close()
         back.catalog.close()
         await asyncio.to_thread(feed.stop)
-        await recalling
-        ticking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ticking
+        for task in (recalling, ticking):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 async def _apply(board: Board, observation: Observation) -> None:
@@ -121,9 +122,13 @@ async def _apply(board: Board, observation: Observation) -> None:
 
 
 async def _recall(board: Board, back: Back) -> None:
-    """Let the sliders stand where they were left."""
-    for name, value in (await asyncio.to_thread(back.actions.recall, back.catalog)).items():
-        board.apply(ControlMoved(name=name, value=value))
+    """Let the sliders stand where they were left, as soon as the broker tells."""
+    while True:
+        for name, value in (await asyncio.to_thread(back.actions.recall, back.catalog)).items():
+            board.apply(ControlMoved(name=name, value=value))
+        if back.actions.is_recalled:
+            return
+        await asyncio.sleep(RECALL_EVERY_S)
 
 
 async def _tick(board: Board) -> None:

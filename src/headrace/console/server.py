@@ -57,7 +57,7 @@ class ConsoleServer:
         self._view = view or plain_view(config)
         self._clock = SystemClock()
         self._feed = feed or KafkaFeed(config, self._clock, self._view)
-        self.token: Final = new_token()
+        self.token: Final = config.token or new_token()
         """Lets a browser act, as `/?token=...`."""
         self._stop_asked = threading.Event()
         self._server: _Server | None = None
@@ -78,6 +78,8 @@ class ConsoleServer:
                 uvicorn.Config(
                     app,
                     log_config=None,
+                    # That it serves is announced by whoever runs it.
+                    log_level="warning",
                     access_log=False,
                     server_header=False,
                     proxy_headers=False,

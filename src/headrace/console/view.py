@@ -20,7 +20,7 @@
     step = 10
     value = 200                             # where it stands at first
     topic = "fraud-control"                 # what moving it writes: a record with this key, and in its JSON
-    key = "world"                           # all controls of the same topic and key: {"rate": 200, ...}
+    key = "world"                           # all moved ones of the same topic and key: {"rate": 200, ...}
 
 A view is data and not code, so a console shows a view of anybody's without trusting its author. An unknown
 or missing field is an error: a misspelt one would else be passed over in silence.
@@ -29,14 +29,13 @@ or missing field is an error: a misspelt one would else be passed over in silenc
 from __future__ import annotations
 
 import math
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from headrace.config.checks import check_topic_name, require
-from headrace.console.decode import DEFAULT_WORDS
+from headrace.console.decode import BROWSER_INTEGER_MAX, DEFAULT_WORDS
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -147,9 +146,10 @@ def parse_view(content: Mapping[str, Any]) -> View:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a number that a slider can stand at: finite, and no integer that no float can hold."""
-    is_of_its_kind = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_of_its_kind and abs(value) <= sys.float_info.max
+    """Whether it is a number that a slider can stand at: finite, and one that browsers hold exactly."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= BROWSER_INTEGER_MAX
 
 
 _NUMBERS: Final = frozenset({"minimum", "maximum", "step", "value"})

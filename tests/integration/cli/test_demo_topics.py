@@ -8,7 +8,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import headrace
-from headrace.cli.demo_parts import create_topics, example_dir
+from headrace.cli.demo_parts import create_topics, example_dir, tell_rate
+from headrace.config import ConsoleConfig
+from headrace.console.actions import Actions
+from headrace.console.catalog import KafkaCatalog
+from headrace.console.feed import client_settings
+from headrace.console.view import read_view
 from headrace.errors import FaultError
 
 
@@ -35,3 +40,18 @@ def test_topics_that_can_not_be_created_are_a_sentence(tmp_path: Path) -> None:
 
     with pytest.raises(FaultError, match="could not be created: error: no broker answers"):
         create_topics(tmp_path, "127.0.0.1:1")
+
+
+def test_the_page_learns_at_which_rate_the_demo_begins_and_moving_another_slider_keeps_it(
+    headrace_broker: headrace.Broker,
+) -> None:
+    example, bootstrap = example_dir("fraud"), headrace_broker.bootstrap
+    create_topics(example, bootstrap)
+    tell_rate(example, bootstrap, 1_000)
+    tell_rate(example, bootstrap, 1_000_000)
+    config = ConsoleConfig(bootstrap=bootstrap)
+    view, settings = read_view(example / "view.toml"), client_settings(config)
+    catalog, actions = KafkaCatalog(settings), Actions(config, view, settings)
+    assert actions.recall(catalog) == {"rate": 1_000}
+    actions.move("late_share", 0.2)
+    assert Actions(config, view, settings).recall(catalog) == {"rate": 1_000, "late_share": 0.2}

@@ -130,7 +130,7 @@ def test_a_process_is_killed_and_one_that_has_ended_is_not_found(
         process.kill()
 
 
-def test_a_slider_writes_all_that_share_its_record_and_is_found_again_after_a_restart(
+def test_a_slider_writes_those_moved_that_share_its_record_and_is_found_again_after_a_restart(
     topics: Topics, config: ConsoleConfig
 ) -> None:
     topics.create("control")
@@ -150,12 +150,15 @@ def test_a_slider_writes_all_that_share_its_record_and_is_found_again_after_a_re
 
     assert catalog.read_all("control", take)
     assert written == [
-        (b"world", {"rate": 50, "late": 10}),
+        (b"world", {"rate": 50}),
         (b"world", {"rate": 50, "late": 2.5}),
         (b"rules", {"limit": 7}),
     ]
     restarted = Actions(config, VIEW, settings)
-    assert restarted.recall(catalog) == {"rate": 50, "late": 2.5, "limit": 7}
+    restarted.move("late", 3)
+    assert not restarted.is_recalled
+    assert restarted.recall(catalog) == {"rate": 50, "late": 3, "limit": 7}
+    assert restarted.is_recalled
     with pytest.raises(ConfigError, match="rate can be 0 to 100, not 101"):
         actions.move("rate", 101)
     with pytest.raises(ConfigError, match="there is no control 'speed'"):

@@ -85,6 +85,25 @@ def test_start_returns_what_the_ready_line_tells(family: Family) -> None:
     assert family.start("waiter", WAIT_FOR_EVER) == family.supervisor.pid("waiter")
 
 
+def test_a_child_that_is_started_again_finds_the_same_in_its_environment(tmp_path: Path) -> None:
+    script = tmp_path / "child.py"
+    script.write_text("import os, signal; print('ready', os.environ['MARK'], flush=True); signal.pause()")
+    lines: list[str] = []
+    supervisor = Supervisor(lambda _, line: lines.append(line))
+    try:
+        spec = ChildSpec(name="c", arguments=(str(script),), ready=READY, environment={"MARK": "4711"})
+        assert supervisor.start(spec) == "4711"
+        os.kill(supervisor.pid("c"), signal.SIGKILL)
+
+        def came_back() -> bool:
+            supervisor.check()
+            return lines.count("ready 4711") == 2
+
+        eventually(came_back, within_s=DEADLINE_S)
+    finally:
+        supervisor.stop()
+
+
 def test_stop_leaves_no_child_behind(family: Family) -> None:
     pids = [family.start("one", WAIT_FOR_EVER), family.start("two", WAIT_FOR_EVER)]
     family.supervisor.stop()

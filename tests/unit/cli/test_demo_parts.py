@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.demo_parts import demo_directory, example_dir
+from headrace.cli.demo_parts import console_child, demo_directory, example_dir
 from headrace.cli.foreground import free_port
+from headrace.config import Address, ConsoleConfig
 from headrace.errors import ConfigError, DataDirectoryInUse
 
 
@@ -52,3 +53,10 @@ def test_a_second_demo_in_the_same_directory_is_refused_and_deletes_nothing(tmp_
 def test_an_unknown_example_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"choose one of .*fraud"):
         example_dir("nonsense")
+
+
+def test_the_page_has_a_token_that_outlives_its_process_and_is_not_printed() -> None:
+    child = console_child(Address("127.0.0.1", 8500), "127.0.0.1:9092", Path())
+    token = child.environment["HEADRACE_CONSOLE_TOKEN"]
+    assert ConsoleConfig(token=token).token == token
+    assert token not in repr(child)

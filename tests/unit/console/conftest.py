@@ -135,9 +135,16 @@ class FakeActions:
     """Remembers what was asked for."""
 
     done: list[tuple[str, Any]] = field(default_factory=list)
+    recall_count: int = 0
 
     def recall(self, _catalog: object) -> dict[str, float]:
-        return {"rate": 300.0}
+        """Like a broker that is not there when it is first asked."""
+        self.recall_count += 1
+        return {"rate": 300.0} if self.is_recalled else {}
+
+    @property
+    def is_recalled(self) -> bool:
+        return self.recall_count > 1
 
     def kill(self, pipeline: str) -> int:
         if pipeline != "alerts":

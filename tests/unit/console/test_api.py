@@ -11,6 +11,7 @@ from headrace.config import Address, ConsoleConfig
 from headrace.console.app import create_app
 from headrace.console.board import Board
 from headrace.console.view import Control, View
+from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +45,10 @@ def board(clock: ManualClock) -> Board:
 
 
 @pytest.fixture
-def client(board: Board, silent_feed: SilentFeed, run: Run, back: Back) -> Iterator[Client]:
+def client(
+    board: Board, silent_feed: SilentFeed, run: Run, back: Back, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Client]:
+    monkeypatch.setattr("headrace.console.app.RECALL_EVERY_S", 0.001)
     with run(create_app(board, silent_feed, ADDRESS, lambda _: None, back), ADDRESS) as client:
         yield client
 
@@ -79,8 +83,7 @@ def test_a_topic_counted_anew_tells_alerts_repeats_and_what_cant_be_decoded(
 def test_sliders_stand_where_they_were_left_and_where_they_are_moved(
     client: Client, board: Board, holder: dict[str, str], actions: FakeActions
 ) -> None:
-    client.get("/health")
-    assert value_of(board) == 300
+    eventually(lambda: value_of(board) == 300)
     answer = client.request("POST", "/api/controls/rate", headers=holder, content=b'{"value": 500}')
     assert (answer.status_code, value_of(board)) == (200, 500)
     assert actions.done == [("rate", 500)]

@@ -72,6 +72,7 @@ def test_a_mistake_in_a_view_is_said_in_words(change: dict[str, Any], problem: s
         ({"value": "5"}, "value must be a number"),
         ({"value": True}, "value must be a number"),
         ({"maximum": float("inf")}, "maximum must be a number"),
+        ({"maximum": 10**400}, "maximum must be a number"),
         ({"topic": ".."}, "is not a topic name"),
         ({"colour": "red"}, "a control has no field 'colour'"),
     ],
