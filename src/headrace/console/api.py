@@ -1,4 +1,9 @@
-"""The part of the API that asks the broker, and the part that acts. Questions are asked on threads."""
+"""The part of the API that asks the broker, and the part that acts. Questions are asked on threads.
+
+Questions wait for each other, QUESTION_COUNT_MAX at a time. What acts waits for none of them, and has threads
+of its own: a driver must be killed and a slider moved also while the broker is slow. A topic is counted once
+at a time, since that may take a minute.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -51,6 +57,7 @@ class Api:
         self._board = board
         self._back = back
         self._slots = asyncio.Semaphore(QUESTION_COUNT_MAX)
+        self._is_recounting = False
 
     def routes(self) -> list[Route]:
         """All of them."""
@@ -84,16 +91,22 @@ class Api:
 
     async def _recount(self, request: Request) -> object:
         self._check_holder(request)
-        return await self._ask(lambda: recount(self._back.catalog, self._back.alerts_topic))
+        if self._is_recounting:
+            raise _Busy("the topic is being counted already, for this page or another: wait for that to end")
+        self._is_recounting = True
+        try:
+            return await run_in_threadpool(recount, self._back.catalog, self._back.alerts_topic)
+        finally:
+            self._is_recounting = False
 
     async def _kill(self, request: Request) -> object:
-        pid = await self._ask(lambda: self._back.actions.kill(request.path_params["name"]))
+        pid = await run_in_threadpool(self._back.actions.kill, request.path_params["name"])
         self._board.apply(DriverKilled(pid=pid))
         return {"pid": pid}
 
     async def _move(self, request: Request) -> object:
         name, value = request.path_params["name"], await _value_in(request)
-        await self._ask(lambda: self._back.actions.move(name, value))
+        await run_in_threadpool(self._back.actions.move, name, value)
         self._board.apply(ControlMoved(name=name, value=value))
         return {"name": name, "value": value}
 
@@ -104,6 +117,10 @@ class Api:
     async def _ask(self, question: Callable[[], T]) -> T:
         async with self._slots:
             return await asyncio.to_thread(question)
+
+
+class _Busy(Exception):
+    """What is asked for is under way, and is done once at a time."""
 
 
 class _Refused(Exception):
@@ -118,6 +135,8 @@ def _endpoint(answer: Answer) -> Endpoint:
             return json_response(await answer(request))
         except _Refused as error:
             return json_response({"error": str(error)}, 403)
+        except _Busy as error:
+            return json_response({"error": str(error)}, 409)
         except ConfigError as error:
             return json_response({"error": str(error)}, 404 if request.method == "GET" else 409)
         except BrokerUnavailable as error:

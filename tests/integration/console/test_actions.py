@@ -156,7 +156,6 @@ def test_a_slider_writes_those_moved_that_share_its_record_and_is_found_again_af
     ]
     restarted = Actions(config, VIEW, settings)
     restarted.move("late", 3)
-    assert not restarted.is_recalled
     assert restarted.recall(catalog) == {"rate": 50, "late": 3, "limit": 7}
     assert restarted.is_recalled
     with pytest.raises(ConfigError, match="rate can be 0 to 100, not 101"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -93,6 +94,8 @@ class FakeCatalog:
 
     def __init__(self) -> None:
         self.is_closed = False
+        self.reading, self.may_read = threading.Event(), threading.Event()
+        self.may_read.set()
 
     def topics(self) -> list[dict[str, Any]]:
         return [{"name": "orders", "partition_count": 1, "record_count": 3, "per_s": None}]
@@ -109,6 +112,8 @@ class FakeCatalog:
         return [{"value": f"{count} at most of {name}"}]
 
     def read_all(self, _topic: str, take: Callable[[Any], None]) -> bool:
+        self.reading.set()
+        assert self.may_read.wait(30)
         for value in (b'{"alert_id": "a"}', b'{"alert_id": "b"}', b'{"alert_id": "a"}', b"?"):
             take(FakeMessage(value))
         return True
@@ -196,12 +201,17 @@ def actions() -> FakeActions:
 
 
 @pytest.fixture
-def back(actions: FakeActions) -> Back:
+def catalog() -> FakeCatalog:
+    return FakeCatalog()
+
+
+@pytest.fixture
+def back(actions: FakeActions, catalog: FakeCatalog) -> Back:
     """What the pages need beside the board, without a broker or a process."""
     return Back(
         session=Session(Address("127.0.0.1", 8500), TOKEN),
         actions=cast("Actions", actions),
-        catalog=cast("KafkaCatalog", FakeCatalog()),
+        catalog=cast("KafkaCatalog", catalog),
         alerts_topic="fraud-alerts",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from starlette.applications import Starlette
-    from tests.unit.console.conftest import Client, FakeActions, SilentFeed
+    from tests.unit.console.conftest import Client, FakeActions, FakeCatalog, SilentFeed
 
     from headrace.console.api import Back
     from headrace.testing.clock import ManualClock
@@ -78,6 +79,22 @@ def test_a_topic_counted_anew_tells_alerts_repeats_and_what_cant_be_decoded(
         "undecodable_count": 1,
         "is_complete": True,
     }
+
+
+def test_a_topic_is_counted_once_at_a_time_and_nothing_that_acts_waits_for_it(
+    client: Client, holder: dict[str, str], actions: FakeActions, catalog: FakeCatalog
+) -> None:
+    catalog.may_read.clear()
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(client.get, "/api/recount", headers=holder)
+        assert catalog.reading.wait(30)
+        second = client.get("/api/recount", headers=holder)
+        killed = client.request("POST", "/api/pipelines/alerts/kill", headers=holder)
+        catalog.may_read.set()
+    assert (second.status_code, killed.status_code, first.result().status_code) == (409, 200, 200)
+    assert "being counted already" in second.json()["error"]
+    assert actions.done == [("kill", "alerts")]
+    assert client.get("/api/recount", headers=holder).status_code == 200
 
 
 def test_sliders_stand_where_they_were_left_and_where_they_are_moved(
