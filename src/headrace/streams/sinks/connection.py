@@ -135,9 +135,18 @@ class Ledger:
 class ShareWriter:
     """Writes the share of one task in transactions. It has fenced all others that write it."""
 
-    def __init__(self, connector: Connector, task: int, *, answer_s_max: float = ANSWER_S_MAX) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        task: int,
+        *,
+        answer_s_max: float = ANSWER_S_MAX,
+        abort_s_max: float = ANSWER_S_MAX,
+    ) -> None:
+        """How long the coordinator may take to shut others out, and to abort."""
         self._connector = connector
         self._task = task
+        self._abort_s_max = abort_s_max
         with connector.told():
             self._producer = Producer(
                 {
@@ -184,7 +193,7 @@ class ShareWriter:
         """Give the transaction up, so that nobody has to wait for it to time out."""
         # Where that fails, the next writer of the share does it, or the broker when it times out.
         with suppress(KafkaException):
-            self._producer.abort_transaction(ANSWER_S_MAX)
+            self._producer.abort_transaction(self._abort_s_max)
 
     def close(self) -> None:
         """Let go of the clients."""

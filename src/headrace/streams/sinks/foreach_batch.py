@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from headrace.streams.sinks.gate import Gate
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -21,6 +23,7 @@ class ForeachBatch:
     def __init__(self, open_writer: Callable[[], tuple[Write, Callable[[], None]]]) -> None:
         """The writer can be opened only once Spark has made the checkpoint: it gives the query its id."""
         self._open_writer = open_writer
+        self._gate = Gate()
         self._write: Write | None = None
         self._close: Callable[[], None] | None = None
         self.error: BaseException | None = None
@@ -31,8 +34,11 @@ class ForeachBatch:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Write a batch."""
         try:
+            self._gate.check()
             if self._write is None:
                 self._write, self._close = self._open_writer()
+                # `close` has not seen this writer if it came meanwhile.
+                self._gate.check()
             self.written[batch_id] = self._write(frame, batch_id)
             self.written.pop(batch_id - WRITTEN_COUNT_KEPT, None)
         except BaseException as error:
@@ -40,6 +46,7 @@ class ForeachBatch:
             raise
 
     def close(self) -> None:
-        """Let go of what an interrupted batch has left open."""
+        """Let go of what an interrupted batch has left open. No batch is begun any more."""
+        self._gate.close()
         if self._close is not None:
             self._close()

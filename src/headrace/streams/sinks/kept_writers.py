@@ -3,6 +3,8 @@
 A writer is made in a tenth of a second or more, most of which clients spend waiting; one that is there
 commits in a few milliseconds. A kept writer is as good as a new one: whoever has written its share since has
 fenced it, so that it can commit nothing any more.
+
+Once the run is stopped, no writer is opened: it would fence those of the next run.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import TypeVar
 
 from headrace.errors import FaultError, InvalidProducerEpoch
 from headrace.streams.sinks.connection import ShareWriter
+from headrace.streams.sinks.gate import Gate
 
 T = TypeVar("T")
 
@@ -19,8 +22,9 @@ T = TypeVar("T")
 class KeptWriters:
     """Writers by the number of their share. Threads may use it at once, each another share."""
 
-    def __init__(self, open_writer: Callable[[int], ShareWriter]) -> None:
+    def __init__(self, open_writer: Callable[[int], ShareWriter], gate: Gate) -> None:
         self._open_writer = open_writer
+        self._gate = gate
         self._writers: dict[int, ShareWriter] = {}
 
     def use(self, share: int, work: Callable[[ShareWriter], T]) -> T:
@@ -29,6 +33,7 @@ class KeptWriters:
         The work asks the ledger first, so that it may be begun anew: what a kept writer could not do, but for
         being fenced, a new one does, or says why not.
         """
+        self._gate.check()
         kept = self._writers.pop(share, None)
         if kept is not None:
             try:
@@ -37,7 +42,17 @@ class KeptWriters:
                 raise
             except FaultError:
                 pass
-        return self._use(share, self._open_writer(share), work)
+        self._gate.check()
+        return self._use(share, self._opened(share), work)
+
+    def _opened(self, share: int) -> ShareWriter:
+        writer = self._open_writer(share)
+        try:
+            self._gate.check()
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     def _use(self, share: int, writer: ShareWriter, work: Callable[[ShareWriter], T]) -> T:
         try:

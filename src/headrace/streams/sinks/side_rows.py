@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from headrace.failpoints import hit
 from headrace.streams.side_files import SideFiles
 from headrace.streams.sinks.foreach_batch import Write
+from headrace.streams.sinks.gate import Gate
 
 READ_HERE_BYTES_MAX: Final = 2**20
 """Files up to this size are read by the driver itself: a job of Spark's takes longer to begin."""
@@ -41,6 +42,7 @@ class SideOutput:
     open_writer: Callable[[], RowWriter]
     """Called when there are rows for the first time."""
     _writer: RowWriter | None = field(default=None, init=False)
+    _gate: Gate = field(default_factory=Gate, init=False)
 
     def write(self, session: SparkSession, batch_id: int) -> None:
         """Write the batch's rows, and forget those of earlier batches."""
@@ -48,12 +50,15 @@ class SideOutput:
         if parts:
             if self._writer is None:
                 self._writer = self.open_writer()
+            # `close` has not seen a writer that was opened meanwhile.
+            self._gate.check()
             self._writer.write(read_parts(session, parts), batch_id)
         hit("pipeline.side.written")
         self.files.forget_all_but(batch_id)
 
     def close(self) -> None:
-        """Let go of what an interrupted write has left open."""
+        """Let go of what an interrupted write has left open. Nothing is written any more."""
+        self._gate.close()
         if self._writer is not None:
             self._writer.close()
 

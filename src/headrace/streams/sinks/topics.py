@@ -11,13 +11,16 @@ was begun with another number, because the topic has grown since, is finished wi
 A writer that is shut out looks who has taken over. If it was another run of the pipeline, this one ends for
 good. Else it was a task of its own that came late, another run that found itself replaced only then, or the
 broker, which gave a transaction up: the batch is written again, by the tasks that are not through yet.
+
+A run that is stopped begins nothing any more, and what it has open is aborted by fencing it. Its own threads,
+which Spark knows nothing of, find themselves fenced or stopped, and end: nobody is at work when `close` is
+through, unless the broker does not answer.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,6 +33,7 @@ from headrace.errors import FaultError, InvalidProducerEpoch, PipelineReplaced
 from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
+from headrace.streams.sinks.gate import Gate
 from headrace.streams.sinks.kept_writers import KeptWriters
 from headrace.streams.sinks.ledger import (
     Batch,
@@ -43,6 +47,7 @@ from headrace.streams.sinks.ledger import (
     refuse_replaced,
 )
 from headrace.streams.sinks.records import to_records, varying_columns
+from headrace.streams.sinks.share_threads import ShareThreads
 from headrace.streams.sinks.tasks import armed, check_all_ran, failpoints_of_tasks, run_tasks, tried_again
 from headrace.streams.sinks.topic_task import RESULT, Answer, TopicTask
 from headrace.streams.topic import Topic
@@ -55,7 +60,7 @@ HANDED_BYTES_MAX: Final = 2**20
 SHARES_KEPT_MAX: Final = 16
 """Up to how many shares the driver writes itself: a writer that is kept has a handful of threads."""
 CLOSE_S_MAX: Final = 2.0
-"""How long the broker may take to abort a transaction of an interrupted batch."""
+"""How long the broker may take to abort a transaction of an interrupted batch, and threads to end then."""
 
 
 class TopicWriter:
@@ -81,7 +86,9 @@ class TopicWriter:
             client_options={**context.client_options, "bootstrap.servers": context.bootstrap},
             transaction_s_max=context.transaction_s_max,
         )
-        self._kept = KeptWriters(lambda share: ShareWriter(self._connector, share))
+        self._gate = Gate()
+        self._kept = KeptWriters(self._open_share, self._gate)
+        self._threads = ShareThreads()
         self._partition_count = self._task_count = partition_count
         self._spread_by: tuple[list[str], Column] | None = None
         """The columns of records, and what decides on their share. Those of all batches are the same."""
@@ -105,6 +112,8 @@ class TopicWriter:
             )
             self._context.note_claim(self._topic.name)
         self._is_writing = True
+        # In this order: `close` either keeps the batch from being begun, or sees that there is one.
+        self._gate.check()
         try:
             # No entries of others are left: any from now on is that of a run that takes over.
             row_count = self._run(records, replace(batch, is_first=False, has_claimed=True))
@@ -117,7 +126,11 @@ class TopicWriter:
         return row_count
 
     def close(self) -> None:
-        """Abort the transactions that an interrupted write has left open: readers wait for their end."""
+        """Abort the transactions that an interrupted write has left open: readers wait for their end.
+
+        Another thread may be writing still. It begins nothing any more, and fails.
+        """
+        self._gate.close()
         self._kept.forget_all()
         if not self._is_writing:
             return
@@ -126,6 +139,7 @@ class TopicWriter:
         with suppress(FaultError):
             for task in range(self._task_count):
                 ShareWriter(self._connector, task, answer_s_max=CLOSE_S_MAX).close()
+            self._threads.wait(CLOSE_S_MAX)
 
     def _run(self, records: DataFrame, batch: Batch) -> int:
         with failpoints_of_tasks() as failpoints:
@@ -163,22 +177,26 @@ class TopicWriter:
     def _finish(self, task: TopicTask, answers: Sequence[Answer]) -> int:
         """Write what was handed back; return how many rows of the batch were written."""
         self._kept.forget(answer.share for answer in answers if answer.by_task)
-        return sum(self._at_once(partial(self._written, task), answers))
+        handed = [answer for answer in answers if answer.records is not None]
+        by_tasks = sum(answer.row_count for answer in answers if answer.records is None)
+        return by_tasks + sum(self._at_once(partial(self._written, task), handed))
 
     def _at_once(self, work: Callable[[Answer], int], answers: Sequence[Answer]) -> list[int]:
         """Shares wait for the broker, not for each other."""
-        with ThreadPoolExecutor(max_workers=SHARES_KEPT_MAX, thread_name_prefix="write-share") as threads:
-            return list(threads.map(work, answers))
+        return self._threads.run(work, answers)
 
     def _written(self, task: TopicTask, answer: Answer) -> int:
-        if answer.records is None:
-            return answer.row_count
+        assert answer.records is not None, "only shares that were handed back are written here"
         write = partial(task.write_handed, answer.records)
         return tried_again(
             partial(self._kept.use, answer.share, write),
             after=InvalidProducerEpoch,
             check=partial(self._refuse_taken_over, task.batch),
         )
+
+    def _open_share(self, share: int) -> ShareWriter:
+        # A transaction that it can't abort, the next writer of the share does.
+        return ShareWriter(self._connector, share, abort_s_max=CLOSE_S_MAX)
 
     def _settle(self, batch: Batch) -> int:
         """Into how many shares to spread the first batch, and all that follow it."""
@@ -193,6 +211,7 @@ class TopicWriter:
 
     def _claim(self, task: int, batch: Batch) -> Entry:
         """Shut all others out of a share, and put an entry of ours there, if there is none."""
+        self._gate.check()
         writer = ShareWriter(self._connector, task)
         try:
             if task > 0:
@@ -202,6 +221,7 @@ class TopicWriter:
                 return entry
             decide(entry, batch, self._partition_count)
             claim = claim_before(batch, self._partition_count)
+            self._gate.check()
             writer.begin()
             writer.commit(claim)
             return claim
@@ -220,6 +240,7 @@ class TopicWriter:
         self._kept.forget_all()
         deadline_s = time.monotonic() + CLAIM_S_MAX
         while time.monotonic() < deadline_s:
+            self._gate.check()
             refuse_replaced(self._entries(stable=True), batch)
             _pause()
 

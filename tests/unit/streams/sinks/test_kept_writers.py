@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.errors import InvalidProducerEpoch, PipelineFailed
+from headrace.streams.sinks.gate import Gate
 from headrace.streams.sinks.kept_writers import KeptWriters
 
 
@@ -37,8 +38,13 @@ def opened() -> Opened:
 
 
 @pytest.fixture
-def kept(opened: Opened) -> KeptWriters:
-    return KeptWriters(opened.open_writer)
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+def kept(opened: Opened, gate: Gate) -> KeptWriters:
+    return KeptWriters(opened.open_writer, gate)
 
 
 def failing(error: Exception, *, only: Writer | None = None) -> Any:
@@ -110,3 +116,43 @@ def test_writers_of_shares_that_others_have_written_are_let_go(kept: KeptWriters
     kept.forget_all()
     kept.use(0, share_of)
     assert len(opened.writers) == 3
+
+
+def test_a_run_that_was_stopped_uses_no_writer_and_opens_none(
+    kept: KeptWriters, opened: Opened, gate: Gate
+) -> None:
+    kept.use(0, share_of)
+    gate.close()
+
+    for share in (0, 1):
+        with pytest.raises(PipelineFailed, match="the run was stopped while it wrote a batch"):
+            kept.use(share, share_of)
+    assert [writer.share for writer in opened.writers] == [0]
+
+
+def test_a_writer_that_fails_because_the_run_was_stopped_is_not_replaced(
+    kept: KeptWriters, opened: Opened, gate: Gate
+) -> None:
+    kept.use(0, share_of)
+
+    def stopped(_writer: Any) -> int:
+        gate.close()
+        raise PipelineFailed("its connection is gone")
+
+    with pytest.raises(PipelineFailed, match="the run was stopped"):
+        kept.use(0, stopped)
+    assert [writer.is_closed for writer in opened.writers] == [True]
+
+
+def test_a_writer_that_is_there_only_when_the_run_was_stopped_writes_nothing(
+    opened: Opened, gate: Gate
+) -> None:
+    def open_late(share: int) -> Any:
+        gate.close()
+        return opened.open_writer(share)
+
+    used: list[int] = []
+    with pytest.raises(PipelineFailed, match="the run was stopped"):
+        KeptWriters(open_late, gate).use(0, lambda writer: used.append(share_of(writer)))
+    assert not used
+    assert [writer.is_closed for writer in opened.writers] == [True]
