@@ -204,7 +204,8 @@ def _print_record(found: Explanation, place: tuple[str, int, int], *, as_json: b
         name = "/".join(map(str, place))
         raise ConfigError(
             f"{name} is none of the rows that came to {found.pipeline} in that part of the log: a filter of "
-            "the pipeline left it out, it is a dead letter, or it lies outside (--from, --to and --limit)"
+            "the pipeline left it out, it is a dead letter, it says only how far its source is, "
+            "or it lies outside (--from, --to and --limit)"
         )
     if as_json:
         print_json(

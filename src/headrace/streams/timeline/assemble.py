@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.streams.buckets.packing import events_of
 from headrace.streams.buckets.sources import Longs
 from headrace.streams.timeline.columns import key_order, keys_of, times_of
 from headrace.streams.timeline.operators import Traced, WindowLogic
@@ -40,11 +41,13 @@ def assemble(operator: Traced, rows: pa.Table, batches: Longs, notes: Notes) -> 
     """The timeline of the rows, of which `batches` says with which micro-batch each came."""
     late = operator.late
     rest = None if late is None else after_all(late)
-    told = tuple(_rows(operator, rows, batches, notes))
+    came = tuple(_rows(operator, rows, batches, notes))
+    brought_us = _times(rows, operator.declared or operator.event_time)
+    told = tuple(came[number] for number in events_of(rows, operator.event_time, operator.declared))
     timeline = Timeline(
         operator=operator.name,
         by=operator.by,
-        moments=tuple(_with_holders(notes.moments, told)),
+        moments=tuple(_with_holders(notes.moments, zip(came, brought_us, strict=True))),
         rows=told,
         within_us=0 if late is None else within_us(late),
         takes_end=isinstance(operator.logic, SlidingWindows),
@@ -64,7 +67,7 @@ def _rows(operator: Traced, rows: pa.Table, batches: Longs, notes: Notes) -> Ite
         pc.struct_field(place, name).to_pylist() for name in ("topic", "partition", "offset")
     )
     written_us = times_of(pc.struct_field(place, "timestamp"))
-    events_us = _event_times(rows, operator.event_time)
+    events_us = _times(rows, operator.event_time)
     for number, key in enumerate(keys_of(rows, operator.by)):
         lateness = notes.late.get(number)
         fate: Fate = "in_time"
@@ -84,19 +87,22 @@ def _rows(operator: Traced, rows: pa.Table, batches: Longs, notes: Notes) -> Ite
         )
 
 
-def _with_holders(moments: Iterable[Moment], rows: Iterable[Row]) -> Iterator[Moment]:
-    """The moments, with the rows by which the watermark is where it is."""
+def _with_holders(moments: Iterable[Moment], rows: Iterable[tuple[Row, int | None]]) -> Iterator[Moment]:
+    """The moments, with the rows by which the watermark is where it is. Each is given with its event time, or
+    with how far it says that its source is.
+    """
     firsts: dict[tuple[str, int | None], Row] = {}
-    for row in rows:
-        first = firsts.setdefault((row.source, row.event_us), row)
+    for row, brought_us in rows:
+        first = firsts.setdefault((row.source, brought_us), row)
         if (row.moment, row.offset) < (first.moment, first.offset):
-            firsts[row.source, row.event_us] = row
+            firsts[row.source, brought_us] = row
     for moment in moments:
-        found = firsts.get((moment.holder or "", moment.holder_event_us))
+        holder_us = moment.holder_event_us if moment.holder_declared_us is None else moment.holder_declared_us
+        found = firsts.get((moment.holder or "", holder_us))
         yield replace(moment, holder_place=None if found is None else found.place)
 
 
-def _event_times(rows: pa.Table, column: str | None) -> list[int | None]:
+def _times(rows: pa.Table, column: str | None) -> list[int | None]:
     if column is None:
         return [None] * len(rows)
     found_us, has_time = times_us(rows, column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.streams.buckets.logic import Logic
-from headrace.streams.time.policies import Policy
+from headrace.streams.time.policies import Policy, declared_column
 from headrace.streams.windows.aligned import AlignedWindows
 from headrace.streams.windows.globals import GlobalWindows
 from headrace.streams.windows.late import LatePolicy
@@ -30,6 +30,11 @@ class Traced:
         """How it waits for late rows; None where it knows no event time."""
         found: Policy | None = getattr(self.logic, "watermark", None)
         return found if self.event_time is not None else None
+
+    @property
+    def declared(self) -> str | None:
+        """The column by which sources say how far they are; None where they don't."""
+        return declared_column(self.policy)
 
     @property
     def late(self) -> LatePolicy | None:

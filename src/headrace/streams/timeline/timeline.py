@@ -38,7 +38,9 @@ class Moment:
     holder_event_us: int | None = None
     """The newest event of that source, and..."""
     holder_place: str | None = None
-    """the row that brought it; None where that came before all rows here."""
+    """the row that brought it, or has declared it; None where that came before all rows here."""
+    holder_declared_us: int | None = None
+    """How far that source says it is; None where sources don't."""
     delay_us: int | None = None
     idle: tuple[str, ...] = ()
     """Sources that are not waited for."""
@@ -56,7 +58,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row that came to the operator."""
+    """A row that came to the operator. One that only says how far its source is, is none."""
 
     topic: str
     partition: int

@@ -21,6 +21,7 @@ from headrace.streams.buckets.packing import arrivals, pack
 from headrace.streams.buckets.sources import Longs
 from headrace.streams.buckets.tables import KeptTables, Owner, write_table
 from headrace.streams.time.bounds import BEGINNING_US, END_US
+from headrace.streams.time.policies import Declared, Policy
 from headrace.streams.time.watermarks import Tracked, track
 from headrace.streams.timeline.assemble import Bounds, Notes, assemble
 from headrace.streams.timeline.columns import keys_of, values_of, window_bounds
@@ -89,7 +90,14 @@ class _Run:
         came = Arrivals(rows=rows)
         if len(rows):
             buckets = np.zeros(len(rows), np.int32)
-            packed = pack(rows, buckets, bucket_count=1, task=0, event_time=self.operator.event_time)
+            packed = pack(
+                rows,
+                buckets,
+                bucket_count=1,
+                task=0,
+                event_time=self.operator.event_time,
+                declared=self.operator.declared,
+            )
             came = arrivals(blob for _, blob in packed)
         self._note(self._moment(came, number))
         if self.logic is not None and len(rows):
@@ -117,7 +125,7 @@ class _Run:
             )
         now = track(policy, self.table, came)
         self.table = now.table
-        return _moment(now, number, len(came.rows))
+        return _moment(policy, now, number, len(came.rows))
 
     def _note(self, moment: Moment) -> None:
         known = [time for time in (self.log_time_us, moment.log_time_us) if time is not None]
@@ -197,10 +205,11 @@ def _telling(logic: WindowLogic) -> WindowLogic:
     return replace(logic, late=late)
 
 
-def _moment(now: Tracked, number: int, row_count: int) -> Moment:
+def _moment(policy: Policy, now: Tracked, number: int, row_count: int) -> Moment:
     report = now.report
     counting = [each for each in report.sources if each.passed_us is not None and not each.is_idle]
     holder = counting[0] if counting else None
+    declares = isinstance(policy, Declared)
     return Moment(
         batch=number,
         row_count=row_count,
@@ -209,10 +218,11 @@ def _moment(now: Tracked, number: int, row_count: int) -> Moment:
         after_us=_known(now.after_us),
         holder=None if holder is None else holder.source,
         holder_event_us=None if holder is None else holder.event_us,
+        holder_declared_us=_known(holder.passed_us) if holder is not None and declares else None,
         delay_us=report.delay_us,
         idle=tuple(sorted(each.source for each in report.sources if each.is_idle)),
     )
 
 
-def _known(watermark_us: int) -> int | None:
-    return watermark_us if BEGINNING_US < watermark_us < END_US else None
+def _known(watermark_us: int | None) -> int | None:
+    return watermark_us if watermark_us is not None and BEGINNING_US < watermark_us < END_US else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headrace.streams.time.durations import duration_text
-from headrace.streams.time.policies import Adaptive, Bounded, Policy
+from headrace.streams.time.policies import Adaptive, Bounded, Declared, Policy
 from headrace.streams.timeline.operators import Traced
 from headrace.streams.timeline.scales import time_text
 from headrace.streams.timeline.timeline import Firing, Key, Row, Timeline, Window
@@ -46,11 +46,20 @@ def watermark_words(policy: Policy) -> str:
             f"the watermark is the newest event {partition}, less what {policy.quantile:g} of the last "
             f"events were late by, {duration_text(policy.at_least_us)} to {duration_text(policy.at_most_us)}"
         )
+    elif isinstance(policy, Declared):
+        told = f"the watermark is what the column {policy.column} says {partition}{_spoken(policy)}"
     else:
         return "the watermark comes with the end of the input"
     if policy.idle_after_us is None:
         return f"{told}; a partition that falls silent is waited for without end (no idle_after)"
     return f"{told}; a partition without records for {duration_text(policy.idle_after_us)} is not waited for"
+
+
+def _spoken(policy: Declared) -> str:
+    if policy.partitions is None:
+        return ""
+    are = "1 partition has" if policy.partitions == 1 else f"{policy.partitions:,} partitions have"
+    return f", once {are} said something"
 
 
 def trigger_words(trigger: Trigger) -> str:
@@ -137,6 +146,12 @@ def driver_of(timeline: Timeline, row: Row) -> str | None:
         return "the watermark had come there before the first record that is looked at"
     by = f" with {reached.holder_place}" if reached.holder_place else ""
     idle = f"; not waited for: {', '.join(reached.idle)}" if reached.idle else ""
+    if reached.holder_declared_us is not None:
+        said = f"{reached.holder} had said{by} that it was complete up to"
+        return (
+            f"the watermark came there in batch {reached.batch}: {said} "
+            f"{time_text(reached.holder_declared_us)}{idle}"
+        )
     delay = "" if reached.delay_us is None else f", less {length(reached.delay_us)}"
     return (
         f"the watermark came there in batch {reached.batch}: {reached.holder} had come to "

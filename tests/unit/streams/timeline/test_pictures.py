@@ -6,7 +6,7 @@ import json
 import re
 from xml.etree import ElementTree as ET
 
-from headrace.streams.time.policies import adaptive, bounded, perfect
+from headrace.streams.time.policies import adaptive, bounded, declared, perfect
 from headrace.streams.timeline.example import Event, example
 from headrace.streams.timeline.operators import Traced
 from headrace.streams.timeline.page import draw_page
@@ -200,6 +200,13 @@ def test_operators_are_described_in_words() -> None:
     )
     assert "less what 0.9 of the last events were late by" in watermark_words(adaptive(quantile=0.9))
     assert "comes with the end of the input" in watermark_words(perfect())
+    assert watermark_words(declared("done", idle_after="1 hour")) == (
+        "the watermark is what the column done says of the partition that is furthest behind; a partition "
+        "without records for 1 hour is not waited for"
+    )
+    assert "behind, once 4 partitions have said something; a p" in watermark_words(
+        declared("done", partitions=4)
+    )
     assert "for 5 minutes is not waited for" in watermark_words(bounded("1 second", idle_after="5 minutes"))
     assert trigger_words(on_time()).endswith("comes to its end")
     assert trigger_words(early(every="10 seconds")).endswith("the log is 10 seconds further")

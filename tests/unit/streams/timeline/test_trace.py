@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from headrace.driver.event_time import moment
 from headrace.streams.buckets.logic import Arrivals, SourceProgress
 from headrace.streams.time.bounds import EVENT_TIME_US_MAX
-from headrace.streams.time.policies import Policy, bounded
+from headrace.streams.time.policies import Policy, bounded, declared
 from headrace.streams.time.watermarks import track
 from headrace.streams.timeline.example import Event, example
 from headrace.streams.timeline.operators import Traced, WindowLogic
@@ -296,6 +297,72 @@ def test_a_year_that_no_calendar_of_python_has_does_not_end_it() -> None:
     assert picture is not None
     assert draw(picture, width=80)
     assert json.dumps(timeline_json(timeline))
+
+
+def declaring(told: Sequence[tuple[int, int, int | None, int | None]]) -> Timeline:
+    """What happens to rows of a batch and a partition, with an event time and what they declare, in seconds
+    after ten.
+    """
+    offsets = [sum(before[1] == row[1] for before in told[:number]) for number, row in enumerate(told)]
+
+    def times(place: int) -> pa.Array:
+        seconds = [row[place] for row in told]
+        found = [None if each is None else TEN_US + each * 1_000_000 for each in seconds]
+        return pa.array(found, pa.timestamp("us", "UTC"))
+
+    rows = pa.table(
+        {
+            "key": pa.array(["a" if event is not None else None for _, _, event, _ in told], pa.string()),
+            "at": times(2),
+            "complete_until": times(3),
+            "_kafka": pa.array(
+                [
+                    {"topic": "t", "partition": row[1], "offset": offset, "timestamp": TEN}
+                    for row, offset in zip(told, offsets, strict=True)
+                ],
+                PLACE,
+            ),
+        }
+    )
+    logic = windows(watermark=declared("complete_until"), late=side_output("t.late"))
+    operator = Traced(name="window", logic=logic, by=("key",), event_time="at")
+    batches = np.array([batch for batch, *_ in told], np.int64)
+    return trace(operator, rows, batches, range(int(batches.max(initial=-1)) + 1))
+
+
+def test_sources_that_say_themselves_how_far_they_are_move_the_watermark_by_rows_that_are_no_events() -> None:
+    timeline = declaring(
+        [
+            (0, 0, 30, None),
+            (0, 1, 200, None),
+            (1, 0, None, 70),
+            (2, 1, None, 90),
+            (3, 0, 40, 65),
+            (3, 1, None, None),
+        ]
+    )
+    assert watermarks(timeline) == [None, None, "10:01:10", "10:01:10"]
+    assert [each.row_count for each in timeline.moments] == [2, 0, 0, 2]
+    assert [(row.place, row.fate) for row in timeline.rows] == [
+        ("t/0/0", "in_time"),
+        ("t/1/0", "in_time"),
+        ("t/0/2", "late"),
+        ("t/1/2", "no_event_time"),
+    ]
+    assert firings(timeline) == [("10:00:00", "on_time", 2, 1)]
+    late, _timeless = timeline.late_rows()
+    assert driver_of(timeline, late) == (
+        "the watermark came there in batch 2: t-0 had said with t/0/1 that it was complete up to "
+        "2026-01-01T10:01:10Z"
+    )
+    told = timeline_json(timeline)
+    assert told["batches"][2]["holder_declared"] == "2026-01-01T10:01:10Z"
+    assert picture_of(timeline) is not None
+
+
+def test_where_sources_only_say_how_far_they_are_or_nothing_there_are_no_rows() -> None:
+    assert (declaring([(0, 0, None, 10)]).rows, declaring([]).rows) == ((), ())
+    assert watermarks(declaring([(0, 0, None, 10)])) == ["10:00:10"]
 
 
 @pytest.mark.parametrize("seed", range(30))
