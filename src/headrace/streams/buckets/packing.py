@@ -34,6 +34,7 @@ from headrace.streams.buckets.sources import (
     has_places,
     in_order,
     merged,
+    of_every,
     progress_of,
     sources_of,
     to_json,
@@ -73,7 +74,7 @@ def pack(
         offsets = None if sources.offsets is None else sources.offsets[order]
         sources = Sources(names=sources.names, numbers=sources.numbers[order], offsets=offsets)
     progress = progress_of(rows, sources, event_time=event_time, declared=declared)
-    is_event = _events(rows, event_time, declared)
+    is_event = events_of(rows, event_time, declared)
     by_bucket = is_event[np.argsort(buckets[is_event].astype(np.uint16), kind="stable")]
     rows, buckets, numbers = rows.take(by_bucket), buckets[by_bucket], sources.numbers[by_bucket]
     ends = np.cumsum(np.bincount(buckets, minlength=bucket_count))
@@ -100,18 +101,21 @@ def pack_progress(
 ) -> Iterator[tuple[int, bytes]]:
     """A blob without rows, of this schema, for each bucket: it only tells how far the rows' sources are.
 
-    Whether a source has declared that time, or has had an event of it, `declares` says.
+    Whether a source has declared that time, or has had an event of it, `declares` says. Where the operator's
+    own rows don't tell their sources, it is told of all of them.
     """
     rows = rows.combine_chunks()
     declared = event_time if declares else None
     found = progress_of(rows, sources_of(rows, task), event_time=event_time, declared=declared)
-    told = [to_json(replace(each, lateness=())) for each in found]
+    bare = [replace(each, lateness=()) for each in found]
+    # Rows without a place are of other sources, which nobody knows; what is kept of this one would hold back.
+    told = [to_json(each if has_places(schema) else of_every(each)) for each in bare]
     metadata = {METADATA_KEY: json.dumps({"task": task, "piece": 0, "runs": [], "progress": told})}
     blob = write_table(schema.empty_table(), metadata)
     return ((bucket, blob) for bucket in range(bucket_count))
 
 
-def _events(rows: pa.Table, event_time: str | None, declared: str | None) -> npt.NDArray[np.intp]:
+def events_of(rows: pa.Table, event_time: str | None, declared: str | None) -> npt.NDArray[np.intp]:
     """Where the rows are that are more than the word of a source how far it is."""
     if event_time is None or declared is None:
         return np.arange(len(rows))

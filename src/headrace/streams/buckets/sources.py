@@ -3,12 +3,15 @@
 Where rows tell by their column `_kafka`, a source is a partition of a topic: `transactions-3`. Where they
 don't, because a pipeline has dropped the column, it is the task itself: `task-00003`.
 
+Who knows how far a topic is, but not the tasks of such rows, tells it of all of them: a source whose name
+begins with EVERY raises all others of the micro-batch to where it is, and is not kept.
+
 Pure: no Spark, no I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -25,6 +28,9 @@ PLACE_FIELDS: Final = ("topic", "partition", "offset", "timestamp")
 """The fields of `_kafka` that operators are given."""
 FLAT_PLACES: Final = {field: f"{METADATA_COLUMN}_{field}" for field in PLACE_FIELDS}
 """What they are called as columns of their own."""
+
+EVERY: Final = "*"
+"""How names of sources begin that tell how far all others are; those of topics don't."""
 
 Longs = npt.NDArray[np.int64]
 
@@ -106,7 +112,26 @@ def merged(progress: Iterable[SourceProgress]) -> tuple[SourceProgress, ...]:
     known: dict[str, SourceProgress] = {}
     for each in progress:
         known[each.source] = _together(known[each.source], each) if each.source in known else each
-    return tuple(known[name] for name in sorted(known))
+    found = [known[name] for name in sorted(known)]
+    every = [each for each in found if each.source.startswith(EVERY)]
+    own = [each for each in found if not each.source.startswith(EVERY)]
+    return tuple(_raised(each, every) for each in own) if every and own else tuple(found)
+
+
+def of_every(progress: SourceProgress) -> SourceProgress:
+    """The same as the progress of all sources."""
+    return replace(progress, source=f"{EVERY}{progress.source}", record_time_us_max=None)
+
+
+def _raised(progress: SourceProgress, every: Sequence[SourceProgress]) -> SourceProgress:
+    """The progress of a source that is at least as far as all of these."""
+    return replace(
+        progress,
+        event_time_us_max=_later(
+            progress.event_time_us_max, _earliest(each.event_time_us_max for each in every)
+        ),
+        declared_us=_later(progress.declared_us, _earliest(each.declared_us for each in every)),
+    )
 
 
 def to_json(progress: SourceProgress) -> dict[str, Any]:
@@ -166,6 +191,10 @@ def _together(one: SourceProgress, other: SourceProgress) -> SourceProgress:
 
 def _later(*times: int | None) -> int | None:
     return max((time for time in times if time is not None), default=None)
+
+
+def _earliest(times: Iterable[int | None]) -> int | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 def in_order(sources: Sources) -> npt.NDArray[np.intp] | None:

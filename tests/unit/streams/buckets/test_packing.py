@@ -18,6 +18,8 @@ from headrace.streams.buckets.logic import SourceProgress
 from headrace.streams.buckets.packing import arrivals, labels, pack, pack_progress
 from headrace.streams.buckets.sources import FLAT_PLACES, progress_of, sources_of, with_places
 from headrace.streams.time.lateness import LatenessRun
+from headrace.streams.time.policies import Policy, bounded, declared, declared_column
+from headrace.streams.time.watermarks import track
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NOON_US = int(NOON.timestamp()) * 1_000_000
@@ -181,6 +183,47 @@ def test_rows_that_only_tell_the_time_give_every_bucket_progress_and_no_rows(dec
     for each in found:
         assert [source.event_time_us_max for source in each.progress] == newest_us
         assert [source.declared_us for source in each.progress] == (newest_us if declares else [None, None])
+
+
+@pytest.mark.parametrize("policy", [bounded("10 seconds"), declared("told")])
+def test_what_tells_the_time_of_rows_that_have_dropped_their_places_moves_the_watermark_and_is_not_kept(
+    policy: Policy,
+) -> None:
+    column = declared_column(policy)
+    delay_s = 0 if column else 10
+    bare = pa.schema({"n": pa.int64(), "at": STAMP, "told": STAMP})
+
+    def events(task: int, second: int) -> list[bytes]:
+        at = NOON + timedelta(seconds=second)
+        rows = pa.Table.from_pylist([{"n": 1, "at": at, "told": at}], bare)
+        zero = np.zeros(1, np.int32)
+        made = pack(rows, zero, bucket_count=1, task=task, event_time="at", declared=column)
+        return [blob for _bucket, blob in made]
+
+    def advances(**seconds: int) -> list[bytes]:
+        rows = [row(0, 0, 0, second=second, topic=topic) for topic, second in seconds.items()]
+        beside = pa.Table.from_pylist(rows, PLACED)
+        made = pack_progress(
+            beside, bare, bucket_count=1, task=9, event_time="at", declares=column is not None
+        )
+        return [blob for _bucket, blob in made]
+
+    steps = [
+        (events(0, 20), 20),
+        # In one micro-batch with rows, whose tasks are not as far; and alone.
+        ([*events(0, 30), *events(1, 100), *advances(t=60)], 60),
+        (advances(t=90), 90),
+        (events(4, 200), 200),
+        # Of two topics, the one that is not as far counts.
+        ([*events(0, 210), *advances(t=400, u=300)], 300),
+        ([*events(0, 350), *events(1, 360)], 350),
+    ]
+    table: pa.Table | None = None
+    for blobs, second in steps:
+        now = track(policy, table, arrivals(blobs))
+        assert now.after_us == NOON_US + (second - delay_s) * 1_000_000
+        assert now.report.source_count == 0
+        table = now.table
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 16, 64])
