@@ -53,8 +53,10 @@ class Building:
 
     def name_operator(self, name: str) -> str:
         """Add an operator; the second one of a kind gets a number, in the order of the function's lines."""
-        taken = sum(each == name or each.startswith(f"{name}-") for each in self._names)
-        unique = name if not taken else f"{name}-{taken + 1}"
+        unique, number = name, 1
+        while unique in self._names:
+            number += 1
+            unique = f"{name}-{number}"
         self._names.append(unique)
         return unique
 
