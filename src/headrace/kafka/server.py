@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from contextlib import suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Final
 
 from headrace.config import Address
@@ -36,7 +37,7 @@ logger: Final = logging.getLogger(__name__)
 
 LISTEN_BACKLOG: Final = 256
 CLOSE_WAIT_S_MAX: Final = 2.0
-"""How long answers that are on their way may take when the server stops."""
+"""How long answers that are on their way may take when the server stops; and code that is read ahead."""
 READ_AHEAD_S: Final = 1.0
 """How long after the start code is read ahead: most brokers in tests have ended by then."""
 
@@ -61,6 +62,8 @@ class KafkaServer:
         self._sync_threads = SyncThreads(self._on_synced)
         self._disk_thread = DiskThread(loop.call_soon_threadsafe)
         self._login_thread = DiskThread(loop.call_soon_threadsafe, name="headrace-login")
+        # Not one of those that have other work: what is to be synced would wait for it.
+        self._read_ahead = Thread(target=read_code_ahead, name="headrace-read-ahead", daemon=True)
         security = self._config.security
         self._logins = Logins(
             self._config,
@@ -107,9 +110,7 @@ class KafkaServer:
         self._login_thread.start()
         self._cleaner.start()
         self._engine.start()
-        self._reading_ahead = loop.call_later(
-            READ_AHEAD_S, self._disk_thread.submit, read_code_ahead, lambda: None
-        )
+        self._reading_ahead = loop.call_later(READ_AHEAD_S, self._read_ahead.start)
         host, port, *_ = listener.getsockname()
         return Address(host, port)
 
@@ -122,6 +123,8 @@ class KafkaServer:
         self._server.close()
         if self._reading_ahead is not None:
             self._reading_ahead.cancel()
+        if self._read_ahead.is_alive():
+            self._read_ahead.join(CLOSE_WAIT_S_MAX)
         self._engine.stop()
         self._logins.close()
         self._login_thread.stop()
