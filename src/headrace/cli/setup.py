@@ -57,11 +57,15 @@ def _archive_classes(config: StreamsConfig, java: Java, *, must: bool) -> None:
     from headrace.streams.session import class_archive_digest  # noqa: PLC0415  # likewise
 
     try:
-        ensure_archive(config.cache_dir, class_archive_digest(config, java), _train)
+        ensure_archive(config.cache_dir, class_archive_digest(config, java), _train, _say_waiting)
     except HeadraceError as error:
         if must:
             raise
         say(f"setup: {error}")
+
+
+def _say_waiting() -> None:
+    say("setup: another process is archiving Spark's classes; waiting for it")
 
 
 def _train(work: Path, made: Path) -> None:

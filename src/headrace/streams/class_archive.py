@@ -85,8 +85,12 @@ def make_options(archive: Path) -> str:
     return f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:cds*=off'
 
 
-def ensure_archive(cache_dir: Path, digest: str, train: Train) -> Path:
+def ensure_archive(
+    cache_dir: Path, digest: str, train: Train, on_wait: Callable[[], None] = lambda: None
+) -> Path:
     """The archive of this name, made where there is none that is whole.
+
+    `on_wait` is called before it waits for another process that is making one.
 
     Safe to call from several processes at once: one makes it, the others wait for it.
     """
@@ -94,7 +98,7 @@ def ensure_archive(cache_dir: Path, digest: str, train: Train) -> Path:
     if (found := find_archive(cache_dir, digest)) is not None:
         return found
     try:
-        with _making(directory):
+        with _making(directory, on_wait):
             return find_archive(cache_dir, digest) or _make(directory, digest, train)
     except OSError as error:
         raise SetupError(_refusal(f"{directory} can't be written ({error.strerror})")) from error
@@ -124,11 +128,15 @@ def train_in_child(bootstrap: str, work: Path, made: Path) -> None:
 
 
 @contextmanager
-def _making(directory: Path) -> Iterator[None]:
+def _making(directory: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Held by one process at a time, and let go by the kernel when that process dies."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

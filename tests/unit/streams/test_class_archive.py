@@ -76,9 +76,11 @@ def test_an_archive_is_there_when_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_an_archive_is_made_once(tmp_path: Path) -> None:
-    archive = ensure_archive(tmp_path, "abc", write_whole)
+    def waits() -> None:
+        pytest.fail("nobody else is making one")
 
-    assert ensure_archive(tmp_path, "abc", never) == archive
+    archive = ensure_archive(tmp_path, "abc", write_whole, waits)
+    assert ensure_archive(tmp_path, "abc", never, waits) == archive
 
 
 def test_of_those_who_want_an_archive_at_once_one_makes_it(tmp_path: Path) -> None:
@@ -89,8 +91,8 @@ def test_of_those_who_want_an_archive_at_once_one_makes_it(tmp_path: Path) -> No
         made.write_bytes(b"whole")
 
     def wait_for_it() -> Path:
-        waiting.set()
-        return ensure_archive(tmp_path, "abc", never)
+        # It says so before it waits: the first one goes on only then.
+        return ensure_archive(tmp_path, "abc", never, waiting.set)
 
     with ThreadPoolExecutor(max_workers=2) as threads:
         # The first one makes it until the second one has come, and holds the lock meanwhile.
