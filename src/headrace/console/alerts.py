@@ -3,6 +3,10 @@
 The stream is at-least-once with deterministic ids, so a record whose alert id was seen before is a repeat:
 it replaces what the row says (upsert), is counted, and does not count again as an alert or into latency.
 
+A version may withdraw its alert (`holds` is false): the row stays and says so. A withdrawal of an alert that
+was not seen, or is forgotten, is counted as such and is nothing else: no row, no alert, no latency. Its id is
+not remembered, so a later version that holds is seen for the first time.
+
 Two numbers order everything, and both start at 1 with each start of the console:
 
     position   given at the first sighting, never changes; names the row and orders the page
@@ -56,6 +60,8 @@ class AlertCounts:
     alert_count: int = 0
     """First sightings, those from before the console started included."""
     repeat_count: int = 0
+    withdrawn_count: int = 0
+    """Withdrawals of alerts that were not seen before."""
     undecodable_count: int = 0
 
 
@@ -64,7 +70,8 @@ class Sighting:
     """What taking one record did."""
 
     row: Row | None
-    """The row that is new or has changed; None for a repeat of a row that is no longer retained."""
+    """The row that is new or has changed; None for a repeat of a row that is no longer retained, and for a
+    withdrawal of what was not seen."""
     is_repeat: bool
 
 
@@ -93,6 +100,9 @@ class AlertBook:
         known = self._positions.get(_digest(alert_id)) if alert_id is not None else None
         if known is not None:
             return self._repeat(known, content)
+        if isinstance(content, Alert) and not content.holds:
+            self.counts = replace(self.counts, withdrawn_count=self.counts.withdrawn_count + 1)
+            return Sighting(row=None, is_repeat=False)
         row = self._new_row(record, content)
         if alert_id is not None:
             self._positions[_digest(alert_id)] = row.position

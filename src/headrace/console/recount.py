@@ -32,6 +32,7 @@ class Tally:
         self.record_count = 0
         self.undecodable_count = 0
         self.unnamed_count = 0
+        self.withdrawn_count = 0
         self._digests: set[bytes] = set()
 
     def take(self, key: bytes | None, value: bytes | None) -> None:
@@ -41,29 +42,36 @@ class Tally:
                 partition=0, offset=0, key=key, value=value, timestamp_ms=None, received_ms=0, live=False
             )
         )
-        if alert_id is not None:
-            self._remember(alert_id)
-        elif isinstance(content, Undecodable):
+        if isinstance(content, Undecodable):
             self.undecodable_count += 1
+        elif not content.holds and (alert_id is None or _digest(alert_id) not in self._digests):
+            self.withdrawn_count += 1
+        elif alert_id is not None:
+            self._remember(_digest(alert_id))
         else:
             self.unnamed_count += 1
         self.record_count += 1
 
-    def _remember(self, alert_id: str) -> None:
-        digest = blake2b(alert_id.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
+    def _remember(self, digest: bytes) -> None:
         if len(self._digests) >= self._id_count_max and digest not in self._digests:
             raise TooManyIds
         self._digests.add(digest)
 
     def as_json(self) -> dict[str, Any]:
-        """What was counted: each record is of one alert, has no id, or can't be decoded."""
+        """What was counted: each record is an alert, one that comes again, withdraws what was not there, or
+        can't be decoded."""
         alert_count = len(self._digests) + self.unnamed_count
         return {
             "record_count": self.record_count,
             "alert_count": alert_count,
-            "repeat_count": self.record_count - alert_count - self.undecodable_count,
+            "repeat_count": self.record_count - alert_count - self.withdrawn_count - self.undecodable_count,
+            "withdrawn_count": self.withdrawn_count,
             "undecodable_count": self.undecodable_count,
         }
+
+
+def _digest(alert_id: str) -> bytes:
+    return blake2b(alert_id.encode("utf-8", errors="surrogatepass"), digest_size=16).digest()
 
 
 def recount(catalog: KafkaCatalog, topic: str) -> dict[str, Any]:

@@ -64,6 +64,28 @@ def test_alerts_without_an_id_are_each_their_own(recorder: Recorder) -> None:
     assert (len(book.rows()), book.counts.alert_count) == (2, 2)
 
 
+def test_a_withdrawal_marks_the_row_that_it_withdraws_and_counts_as_a_repeat(recorder: Recorder) -> None:
+    book = AlertBook(recent_alert_count_max=10)
+    book.take(recorder.alert("a"))
+    sighting = book.take(recorder.alert("a", holds=False))
+    assert sighting.row is not None
+    assert isinstance(sighting.row.content, Alert)
+    assert not sighting.row.content.holds
+    assert (book.counts.alert_count, book.counts.repeat_count, book.counts.withdrawn_count) == (1, 1, 0)
+
+
+def test_a_withdrawal_of_what_was_not_seen_is_counted_and_is_no_alert_until_it_holds(
+    clock: ManualClock, recorder: Recorder
+) -> None:
+    book = AlertBook(recent_alert_count_max=10)
+    for alert_id in ("a", "a", None):
+        sighting = book.take(recorder.alert(alert_id, holds=False, sent_at=clock.now_ms()))
+        assert (sighting.row, sighting.is_repeat) == (None, False)
+    assert (book.rows(), book.counts.alert_count, book.counts.withdrawn_count) == ([], 0, 3)
+    book.take(recorder.alert("a", holds=True, sent_at=clock.now_ms()))
+    assert (len(book.rows()), book.counts.alert_count, book.counts.repeat_count) == (1, 1, 0)
+
+
 def test_undecodable_records_are_counted_and_kept(recorder: Recorder) -> None:
     book = AlertBook(recent_alert_count_max=10)
     book.take(recorder.raw(b"garbage"))

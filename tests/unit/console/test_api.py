@@ -76,6 +76,7 @@ def test_a_topic_counted_anew_tells_alerts_repeats_and_what_cant_be_decoded(
         "record_count": 4,
         "alert_count": 2,
         "repeat_count": 1,
+        "withdrawn_count": 0,
         "undecodable_count": 1,
         "is_complete": True,
     }

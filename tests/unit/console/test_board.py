@@ -138,3 +138,14 @@ def test_what_leaves_is_ascii_json_even_for_a_lone_surrogate(board: Board, recor
     viewer = board.join(None)
     assert viewer is not None
     assert all(event.data.isascii() and "\n" not in event.data for event in viewer._snapshot)
+
+
+def test_a_withdrawal_of_what_was_not_seen_is_not_shown_and_not_timed(
+    board: Board, recorder: Recorder, clock: ManualClock
+) -> None:
+    viewer = board.join(None)
+    board.apply(RecordsRead(records=(recorder.alert("a", holds=False, sent_at=clock.now_ms()),)))
+    stats = board.stats()
+    assert (stats["alerts"]["alert_count"], stats["alerts"]["withdrawn_count"]) == (0, 1)
+    assert stats["latency"]["count"] == 0
+    assert alert_ids(viewer) == []

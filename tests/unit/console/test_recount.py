@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from headrace.console import recount as module
+from headrace.console.alerts import AlertBook
 from headrace.console.recount import Tally, TooManyIds, recount
 
 if TYPE_CHECKING:
-    from tests.unit.console.conftest import FakeCatalog
+    from tests.unit.console.conftest import FakeCatalog, Recorder
 
     from headrace.console.catalog import KafkaCatalog
 
@@ -28,6 +30,19 @@ def test_a_topic_is_counted_as_a_naive_reference_does() -> None:
         tally.take(None, alert(each))
     assert tally.as_json()["alert_count"] == len(set(ids))
     assert tally.as_json()["repeat_count"] == len(ids) - len(set(ids))
+
+
+def test_the_topic_and_the_page_count_the_same(recorder: Recorder) -> None:
+    rng = random.Random(11)
+    tally, book = Tally(), AlertBook(recent_alert_count_max=5)
+    for _ in range(300):
+        fields = {} if rng.random() < 0.5 else {"holds": rng.random() < 0.5}
+        record = recorder.alert(rng.choice([None, *"abcdefghijkl"]), **fields)
+        if rng.random() < 0.1:
+            record = recorder.raw(b"?")
+        tally.take(record.key, record.value)
+        book.take(record)
+    assert tally.as_json() == {"record_count": 300, **asdict(book.counts)}
 
 
 def test_ids_that_there_is_no_room_for_end_the_count_and_known_ones_do_not() -> None:

@@ -46,6 +46,8 @@ function showStats(stats) {
   put("latency-count", format.count(latency.count));
   put("count-alerts", format.count(alerts.alert_count));
   put("count-repeats", format.count(alerts.repeat_count));
+  byId("withdrawn-box").hidden = alerts.withdrawn_count === 0;
+  put("count-withdrawn", format.count(alerts.withdrawn_count));
   put("count-undecodable", format.count(alerts.undecodable_count));
   const late = stats.roles.late === null ? null : stats.topics[stats.roles.late]?.end ?? 0;
   byId("late-box").hidden = late === null;
