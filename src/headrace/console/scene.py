@@ -77,6 +77,7 @@ class Scene:
         view, now_s = self._view, self._clock.monotonic_s()
         return {
             "title": view.title,
+            "is_demo": view.is_demo,
             "roles": {
                 "input": view.input,
                 "alerts": view.alerts,

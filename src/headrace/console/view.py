@@ -8,6 +8,7 @@
     event_time = "at"                       # fields of the input's JSON: when it happened,
     latitude = "lat"                        # and where; both or neither
     longitude = "lon"
+    is_demo = true                          # a driver is killed without asking first; may be left out
 
     [words]                                 # rules in words; {name} is a field of the alert
     travel = "{km} km at {value} km/h"
@@ -92,6 +93,8 @@ class View:
     event_time: str | None = None
     latitude: str | None = None
     longitude: str | None = None
+    is_demo: bool = False
+    """Whether its drivers are there to be killed: the page then does not ask first."""
     words: Mapping[str, str] = field(default_factory=lambda: dict(DEFAULT_WORDS))
     controls: tuple[Control, ...] = ()
 
@@ -163,6 +166,8 @@ def _checked(given: Mapping[str, Any], kind: type[View | Control], numbers: froz
         require(name in known, f"{what} has no field {name!r}; it may have {', '.join(known)}")
         if name in numbers:
             require(is_number(value), f"{name} must be a number, not {value!r:.50}")
+        elif name == "is_demo":
+            require(isinstance(value, bool), f"{name} must be true or false, not {value!r:.50}")
         else:
             is_text = isinstance(value, str) and len(value) <= TEXT_LENGTH_MAX
             require(is_text, f"{name} must be a text of at most {TEXT_LENGTH_MAX} characters")

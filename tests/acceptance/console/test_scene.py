@@ -142,7 +142,11 @@ def test_a_driver_is_killed_from_the_page_and_nothing_is_lost_or_counted_twice(
     expect(page.locator("#count-alerts")).to_have_text("2")
     expect(page.locator("#count-repeats")).to_have_text("1")
     killed = pipeline.process
-    page.get_by_role("button", name="kill -9").click()
+    page.get_by_role("button", name="kill -9 velocity_alerts").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert killed.poll() is None
+    page.get_by_role("button", name="kill -9 velocity_alerts").click()
+    page.get_by_role("dialog").get_by_role("button", name="kill -9").click()
     assert killed.wait(30) == -9
     expect(page.locator("#crash-said")).to_have_text(f"Process {killed.pid} was killed.")
     expect(page.locator("#incidents")).to_contain_text("down for")
@@ -193,6 +197,10 @@ def test_sliders_flow_event_time_map_and_theme_work_on_one_page(
     expect(page.locator("#map-words")).to_contain_text("48.10° N 11.60° E, then 1.50° N 70.00° W")
     expect(page.locator("#rows .events tbody tr")).to_have_count(2)
     expect(page.locator("#flow-list a")).to_have_count(3)
+    page.locator("#flow-list a").last.focus()
+    stream.send("fraud-alerts", *(b"?" for _ in range(50)))
+    expect(page.locator("#count-undecodable")).to_have_text("50")
+    expect(page.locator("#flow-list a").last).to_be_focused()
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.get_by_role("button", name="Switch to light").click()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark

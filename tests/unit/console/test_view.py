@@ -48,6 +48,7 @@ def test_a_view_says_what_else_there_is() -> None:
         ({"titel": "x"}, "a view has no field 'titel'"),
         ({"input": "a b"}, "is not a topic name"),
         ({"late": 7}, "late must be a text"),
+        ({"is_demo": 1}, "is_demo must be true or false"),
         ({"title": "x" * 101}, "at most 100 characters"),
         ({"latitude": "lat"}, "both latitude and longitude"),
         ({"words": {"rush": 7}}, "words is not a table of texts"),

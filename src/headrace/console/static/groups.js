@@ -1,6 +1,6 @@
 // The page of consumer groups.
 
-import { ask, byId, element, put, repeat } from "./dom.js";
+import { ask, byId, element, put, renew, repeat } from "./dom.js";
 import * as format from "./format.js";
 import { open } from "./frame.js";
 
@@ -18,13 +18,13 @@ function show(groups) {
   put("count", groups.length ? format.count(groups.length) : "");
   put("nothing", "No consumer group has committed anything yet.");
   byId("none").hidden = groups.length > 0;
-  byId("groups").replaceChildren(...groups.map(card));
+  renew(byId("groups"), groups.map(card));
 }
 
 function card(group) {
   const lags = group.partitions.map(({ lag }) => lag).filter((lag) => lag !== null);
   const members = group.members.length === 1 ? "1 member" : `${format.count(group.members.length)} members`;
-  return element("li", { class: "panel card-box" },
+  return element("li", { class: "panel card-box", "data-name": group.name },
     element("div", { class: "card-head" },
       element("h2", {}, group.name),
       element("span", { class: "pill", "data-state": group.state === "stable" ? "good" : "off" }, group.state.replaceAll("_", " ")),
@@ -36,7 +36,7 @@ function card(group) {
 }
 
 function row({ topic, partition, committed, lag }) {
-  return element("tr", {},
+  return element("tr", { "data-name": `${topic}-${partition}` },
     element("th", { scope: "row" }, element("a", { href: `/topics/${encodeURIComponent(topic)}` }, topic)),
     element("td", { class: "number" }, String(partition)),
     element("td", { class: "number" }, format.count(committed)),

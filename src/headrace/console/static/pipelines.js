@@ -1,9 +1,9 @@
 // The page of pipelines: what runs, how fast, how far behind, and what went wrong.
 
-import { act, byId, element, put } from "./dom.js";
+import { act, byId, element, put, renew } from "./dom.js";
 import * as format from "./format.js";
 import { mayAct, open } from "./frame.js";
-import { pipelineState } from "./pipeline.js";
+import { mayKill, pipelineState } from "./pipeline.js";
 
 const page = { mayAct: false, stats: null };
 mayAct.then((may) => {
@@ -19,8 +19,7 @@ function show(stats) {
   put("count", pipelines.length ? format.count(pipelines.length) : "");
   put("nothing", "No pipeline has run with the data directory that this console was given. headrace run FILE runs one.");
   byId("none").hidden = pipelines.length > 0;
-  const opened = new Set([...document.querySelectorAll("[data-name]:has(button:focus)")].map((card) => card.dataset.name));
-  if (opened.size === 0) byId("pipelines").replaceChildren(...pipelines.map((pipeline) => card(pipeline, stats)));
+  renew(byId("pipelines"), pipelines.map((pipeline) => card(pipeline, stats)));
 }
 
 function card(pipeline, stats) {
@@ -58,6 +57,7 @@ function killButton(pipeline) {
   if (!page.mayAct || !pipeline.is_alive) return null;
   const button = element("button", { type: "button", class: "danger", "aria-label": `kill -9 ${pipeline.name}` }, "kill -9");
   button.addEventListener("click", async () => {
+    if (!await mayKill(pipeline, page.stats)) return;
     button.disabled = true;
     try {
       const { pid } = await act(`/api/pipelines/${encodeURIComponent(pipeline.name)}/kill`);
@@ -65,7 +65,6 @@ function killButton(pipeline) {
     } catch (error) {
       put("spoken", error.message);
     }
-    button.blur();
   });
   return button;
 }

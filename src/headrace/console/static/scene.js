@@ -1,16 +1,16 @@
 // What stands beside the alerts on the live page: controls, the crash test, the flow, event time and the map.
 
 import { drawEventTime, drawMap } from "./charts.js";
-import { act, ask, byId, element, put } from "./dom.js";
+import { act, ask, byId, element, put, renew } from "./dom.js";
 import * as format from "./format.js";
 import { mayAct } from "./frame.js";
-import { pipelineState } from "./pipeline.js";
+import { mayKill, pipelineState } from "./pipeline.js";
 
 const MAP_ALERT_COUNT_MAX = 60;
 const EVENT_TIME_SPAN_MS = 90_000;
 const LATE_SPAN_MS_MAX = 600_000;
 
-const scene = { stats: null, mayAct: false, isKilling: false, alerts: new Map(), chosen: null };
+const scene = { stats: null, mayAct: false, isKilling: false, isCounting: false, alerts: new Map(), chosen: null };
 mayAct.then((may) => {
   scene.mayAct = may;
   if (scene.stats) showScene(scene.stats);
@@ -85,7 +85,8 @@ function showCrash(stats) {
   const target = stats.pipelines.find(runs);
   byId("kill").disabled = !scene.mayAct || !target || scene.isKilling;
   byId("kill").title = !scene.mayAct ? "Open the address that the console printed" : target ? `Kill process ${target.pid}, the driver of ${target.name}` : "No driver runs now";
-  byId("recount").disabled = !scene.mayAct;
+  put("kill-words", target ? `kill -9 ${target.name}` : "kill -9");
+  byId("recount").disabled = !scene.mayAct || scene.isCounting;
   byId("incidents").replaceChildren(...stats.incidents.slice(0, 3).map((incident) => incidentItem(incident, stats)));
 }
 
@@ -104,7 +105,7 @@ function incidentItem(incident, stats) {
 
 byId("kill").addEventListener("click", async () => {
   const target = scene.stats?.pipelines.find(runs);
-  if (!target) return;
+  if (!target || !await mayKill(target, scene.stats)) return;
   scene.isKilling = true;
   byId("kill").disabled = true;
   try {
@@ -117,6 +118,8 @@ byId("kill").addEventListener("click", async () => {
 });
 
 byId("recount").addEventListener("click", async () => {
+  scene.isCounting = true;
+  byId("recount").disabled = true;
   put("crash-said", "Counting the topic from its beginning.");
   try {
     const found = await ask("/api/recount");
@@ -125,12 +128,14 @@ byId("recount").addEventListener("click", async () => {
   } catch (error) {
     put("crash-said", error.message);
   }
+  scene.isCounting = false;
+  byId("recount").disabled = !scene.mayAct;
 });
 
 // ---- the flow
 
 function showFlow(stats) {
-  byId("flow-list").replaceChildren(...stats.pipelines.map((pipeline) => element("li", {},
+  renew(byId("flow-list"), stats.pipelines.map((pipeline) => element("li", { "data-name": pipeline.name },
     element("div", { class: "ends" }, ...pipeline.reads.map((name) => topicNode(name, stats))),
     element("span", { class: "arrow", "aria-hidden": "true" }, "→"),
     pipelineNode(pipeline),
@@ -140,7 +145,7 @@ function showFlow(stats) {
 
 function topicNode(name, stats) {
   const topic = stats.topics[name];
-  return element("a", { class: "node", href: `/topics/${encodeURIComponent(name)}`, title: name },
+  return element("a", { class: "node", href: `/topics/${encodeURIComponent(name)}`, title: name, "data-name": name },
     element("span", { class: "name" }, name),
     element("span", { class: "rate" }, topic ? `${format.rate(topic.per_s)}/s` : "no such topic"));
 }
