@@ -179,7 +179,7 @@ def test_sliders_flow_event_time_map_and_theme_work_on_one_page(
     page = open_page(url, color_scheme="dark")
     page.goto(f"{url}/?token={token}")
     expect(page.get_by_role("heading", level=1)).to_have_text("Card fraud")
-    slider = page.get_by_label("Transactions per second")
+    slider = page.get_by_role("slider", name="Transactions per second")
     expect(slider).to_have_value("20")
     expect(slider).to_be_enabled()
     with page.expect_response(re.compile("/api/controls/rate")) as moved:
