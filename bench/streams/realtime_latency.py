@@ -27,7 +27,13 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from headrace.cli.demo_parts import broker_child, example_dir, generator_child, pipeline_child
+from headrace.cli.demo_parts import (
+    broker_child,
+    create_topics,
+    example_dir,
+    generator_child,
+    pipeline_child,
+)
 from headrace.cli.foreground import free_port
 from headrace.config import Address
 from headrace.supervisor import Supervisor
@@ -110,6 +116,7 @@ def measure(options: Options, *, realtime: bool) -> Result:
         try:
             broker = broker_child(Address("127.0.0.1", free_port(0)), directory / "broker")
             bootstrap = supervisor.start(broker)
+            create_topics(example, bootstrap)
             supervisor.start(
                 pipeline_child(example, bootstrap, directory, realtime=realtime, batch_s=options.batch_s)
             )

@@ -19,14 +19,16 @@ They are rules about sets: in which order transactions and profiles arrive does 
 
 The stream. Whenever a transaction or a profile arrives, the transactions that it concerns are judged again.
 So an alert can come again, with the same `alert_id` and more evidence; and where a late arrival has made it
-untrue, it comes with `holds: false`. So does one that was never raised and that another version of the
-profile would have raised: a run that was killed may have known no better. The last one with an id counts,
-which is what a topic keyed by it means.
+untrue, it comes with `holds: false`. So does one that another version of the profile would have raised, if
+a run that was killed may have met the transaction before the profile: when the profile came in a batch that
+began after the transaction was sent. The last one with an id counts, which is what a topic keyed by it means.
 
 The bound. A card's HISTORY_LIMIT newest transactions and PROFILE_LIMIT newest profiles are kept; within it
-all is exact. What lies beyond is never passed over in silence: an alert whose window may begin before the
-kept history says `complete: false`, and a transaction that comes too late to be kept at all, or in a batch
-with too many others, raises an alert of the rule `history-overflow`.
+all is exact. Beyond it, an alert whose window may begin before the kept history, or whose transaction is
+older than all kept profiles (then the usual limits count), says `complete: false`; and a transaction that
+comes too late to be kept at all, or in a micro-batch with too many others of its card, raises an alert of the
+rule `history-overflow`: one for each card and day, because with which transaction it is found depends on
+where batches end.
 """
 
 from __future__ import annotations
@@ -57,8 +59,10 @@ from card_rules import (
 HISTORY_LIMIT: Final = 50
 PROFILE_LIMIT: Final = 8
 ALERT_LIMIT: Final = 1_000
+MICRO_BATCH_LIMIT: Final = 10_000
 BLOCKED_FROM: Final = 3
 """So many suspicious activities of a holder block the card."""
+OVERFLOW: Final = "history-overflow"
 LATE: Final = "INTERVAL 1 MINUTE"
 MODEL = read_model(Path(__file__).with_name("model.json"))
 
@@ -71,6 +75,8 @@ transactions = hr.topic(
     event_time="at",
     # What comes from a clock that is far ahead would push all else out of its card's history.
     max_ahead="1 minute",
+    # A micro-batch of a long backlog would have more transactions of a card than are kept of it.
+    max_records_per_batch=MICRO_BATCH_LIMIT,
 )
 profiles = hr.topic(
     "card-profiles",
@@ -167,7 +173,11 @@ def card_status(alerts: DataFrame) -> DataFrame:
     return counted.select(
         F.explode(cards).alias("card_id"),
         "holder_id",
-        F.when(F.col("suspicious_count") >= BLOCKED_FROM, "blocked").otherwise("watched").alias("status"),
+        F.when(F.col("suspicious_count") >= BLOCKED_FROM, "blocked")
+        .when(F.col("suspicious_count") > 0, "watched")
+        # All of its alerts were withdrawn.
+        .otherwise("clear")
+        .alias("status"),
         "suspicious_count",
         F.try_element_at(new, F.lit(-1))["alert_id"].alias("alert_id"),
         F.try_element_at(new, F.lit(-1))["at"].alias("at"),
@@ -210,6 +220,7 @@ def _suspects(history: DataFrame) -> DataFrame:
         "table",
         F.array_max(F.transform("news", lambda version: version["sent_at"])).alias("version_sent_at"),
         reaches_back.alias("reaches_back"),
+        may_have_been_met_before(F.col("new"), F.col("table")).alias("may_have_been_met_before"),
         F.explode(
             F.concat(
                 F.transform(
@@ -226,6 +237,19 @@ def _suspects(history: DataFrame) -> DataFrame:
             )
         ).alias("suspect"),
     ).select("*", "suspect.*")
+
+
+def may_have_been_met_before(new: Column, versions: Column) -> Column:
+    """Whether a run that was killed may have met one of these transactions, and one of these versions not.
+
+    The killed run had ended when the batch began that brought the version now, and the transaction had been
+    sent by then. Static rows have had no run before.
+    """
+    sent_at = F.array_min(F.transform(new, lambda one: one["sent_at"]))
+    return F.coalesce(
+        F.exists(versions, lambda one: F.unix_millis(one["came"]) > sent_at),
+        F.lit(False),
+    )
 
 
 def _measured(suspects: DataFrame) -> DataFrame:
@@ -259,7 +283,7 @@ def _measured(suspects: DataFrame) -> DataFrame:
 
 
 def _verdicts(measured: DataFrame) -> DataFrame:
-    """A row for each rule that a transaction breaks, has broken before, or would by another profile."""
+    """A row for each rule that a transaction breaks, has broken before, or may have by another profile."""
     now = _judged(F.col("now"), F.col("profile"))
     elsewhere = _judged_by_any_profile()
     before = _judged(F.col("before"), F.col("old.profile"))
@@ -267,6 +291,7 @@ def _verdicts(measured: DataFrame) -> DataFrame:
     pair = F.filter(F.array("previous", "t"), lambda one: one.isNotNull())
     evidence = {"velocity": F.col("minute"), "spending": ten, "travel": pair, "model": ten}
     minutes = {"velocity": 1, "spending": 10, "travel": 0, "model": 10}
+    is_older_than_profiles = (F.size("table") == PROFILE_LIMIT) & (F.get("table", F.lit(0))["since"] > at)
     rules = [
         _verdict(
             rule,
@@ -277,15 +302,15 @@ def _verdicts(measured: DataFrame) -> DataFrame:
             held=~F.col("is_overflow")
             & (
                 (F.col("old").isNotNull() & F.coalesce(before[rule][0] > before[rule][1], F.lit(False)))
-                | elsewhere[rule]
+                | (F.col("may_have_been_met_before") & elsewhere[rule])
             ),
-            complete=reaches_back.isNull()
-            | (reaches_back <= at - F.expr(f"INTERVAL {minutes[rule]} MINUTE")),
+            complete=~is_older_than_profiles
+            & (reaches_back.isNull() | (reaches_back <= at - F.expr(f"INTERVAL {minutes[rule]} MINUTE"))),
         )
         for rule in evidence
     ]
     overflow = _verdict(
-        "history-overflow",
+        OVERFLOW,
         ten,
         (F.size("seen").cast("double"), F.lit(float(HISTORY_LIMIT))),
         holds=F.col("is_overflow"),
@@ -366,8 +391,9 @@ def _verdict(
 def _alerts(verdicts: DataFrame) -> DataFrame:
     evidence, rule = F.col("verdict.evidence"), F.col("verdict.rule")
     newest = F.array_max(F.transform(evidence, lambda one: F.when(one["is_new"], one["sent_at"])))
+    about = F.when(rule == OVERFLOW, F.date_format("t.at", "yyyy-MM-dd")).otherwise(F.col("t.tx_id"))
     return verdicts.select(
-        F.sha2(F.concat_ws("/", rule, "card_id", "t.tx_id"), 256).substr(1, 32).alias("alert_id"),
+        F.sha2(F.concat_ws("/", rule, "card_id", about), 256).substr(1, 32).alias("alert_id"),
         rule.alias("rule"),
         "card_id",
         "t.tx_id",

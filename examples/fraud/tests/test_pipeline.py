@@ -101,6 +101,71 @@ def test_a_window_that_the_history_does_not_cover_says_so(headrace_spark: SparkS
     assert [row["complete"] for row in sorted(rows, key=lambda row: int(row["count"]))][-1] is False
 
 
+def test_what_the_profile_allows_is_nothing_to_withdraw(headrace_spark: SparkSession) -> None:
+    spent = {"tx_id": "t", "card_id": "c", "amount": 6_000, "at": NOON, "lat": 0, "lon": 0}
+    business = {"card_id": "c", "since": NOON, "total_max": 10_000}
+
+    rows = pipeline.fraud_alerts(
+        hr.static(headrace_spark, pipeline.transactions, [spent]),
+        hr.static(headrace_spark, pipeline.profiles, [business]),
+    )
+
+    assert written(rows) == []
+
+
+def test_a_run_before_may_have_met_what_was_sent_before_the_batch_that_brought_the_profile(
+    headrace_spark: SparkSession,
+) -> None:
+    rows = headrace_spark.sql(
+        """
+        SELECT name, transform(sent, one -> named_struct('sent_at', one)) AS new,
+               transform(came, one -> named_struct('came', timestamp_millis(one))) AS versions
+        FROM VALUES ('sent before', array(2000L, 1000L), array(500L, 1500L)),
+                    ('sent after', array(2000L, 1000L), array(500L, 1000L)),
+                    ('static', array(2000L), array(CAST(NULL AS BIGINT))),
+                    ('no profile', array(2000L), CAST(array() AS ARRAY<BIGINT>)),
+                    ('only a profile', CAST(array() AS ARRAY<BIGINT>), array(500L))
+             AS _(name, sent, came)
+        """
+    )
+    told = rows.select("name", pipeline.may_have_been_met_before(F.col("new"), F.col("versions")))
+
+    assert dict(told.collect()) == {
+        "sent before": True,
+        "sent after": False,
+        "static": False,
+        "no profile": False,
+        "only a profile": False,
+    }
+
+
+def test_a_transaction_older_than_all_kept_profiles_is_judged_by_the_usual_limits_and_says_so(
+    headrace_spark: SparkSession,
+) -> None:
+    profiles = [
+        Profile(card_id="c", since=NOON + timedelta(minutes=minute), count_max=1)
+        for minute in range(pipeline.PROFILE_LIMIT + 1)
+    ]
+    transactions = [
+        Transaction(
+            tx_id=f"{minute}-{n}", card_id="c", amount=1, at=NOON + timedelta(minutes=minute, seconds=n)
+        )
+        for minute, count in ((0, 6), (3, 2))
+        for n in range(count)
+    ]
+
+    rows = written(
+        pipeline.fraud_alerts(
+            hr.static(headrace_spark, pipeline.transactions, [asdict(one) for one in transactions]),
+            hr.static(headrace_spark, pipeline.profiles, [asdict(one) for one in profiles]),
+        )
+    )
+
+    kept = profiles[-pipeline.PROFILE_LIMIT :]
+    assert reference.held(rows) == reference.alerts(transactions, kept)
+    assert {row["tx_id"]: row["complete"] for row in rows} == {"0-5": False, "3-1": True}
+
+
 def test_holders_are_counted_by_alerts_that_hold_and_cards_blocked_from_the_third_on(
     headrace_spark: SparkSession,
 ) -> None:
@@ -128,6 +193,14 @@ def test_holders_are_counted_by_alerts_that_hold_and_cards_blocked_from_the_thir
         "at": "2026-01-01T12:00:04.000000Z",
     }
     assert {row["status"] for row in rows if row["at"] < "2026-01-01T12:00:04"} == {"watched"}
+
+
+def test_a_card_whose_alerts_were_all_withdrawn_is_clear(headrace_spark: SparkSession) -> None:
+    withdrawn = {"alert_id": "a", "card_id": "c", "holder_id": "h", "at": NOON, "holds": False}
+
+    (row,) = written(pipeline.card_status(hr.static(headrace_spark, pipeline.alerts, [withdrawn])))
+
+    assert (row["card_id"], row["status"], row["suspicious_count"]) == ("c", "clear", 0)
 
 
 def test_what_came_more_than_a_minute_after_it_was_made_is_named(headrace_spark: SparkSession) -> None:

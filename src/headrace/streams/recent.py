@@ -22,12 +22,16 @@ A table can ride along: with `table`, a stream of the versions of each key's row
 more:
 
     table     array of structs, oldest first: the key's `table_limit` newest versions by `table_order_by`,
-              each with the table's other columns and `is_new`
+              each with the table's other columns, `is_new`, and `came`: when the batch began that brought it,
+              which is null in static DataFrames
 
 A version that comes is an update of its key, in which no entry of `recent` is new. Rows and versions come
 from two topics, which have no common order: a version can come after rows that it is about, and whoever
 looks a version up by time (the last one that is not later than the row) has to look at these rows again. In
-static DataFrames all versions are there from the beginning, and none is new.
+static DataFrames all versions are there from the beginning, cut at `table_limit` as well, and none is new.
+
+`came` tells a row that may have been met without a version from one that can't: a run that was killed and met
+the row first had ended when the batch began that brought the version, so the row had been sent by then.
 
 How it knows what is new. In micro-batches `current_timestamp()` is one value per batch, different for each
 batch, and the same again when a batch is retried: each row carries the one it came with. In real-time mode a
@@ -76,9 +80,9 @@ class _History:
         """Where a row stands that is kept."""
         return F.struct(entry[self.order_by].alias("order"), entry["_tie"].alias("tie"))
 
-    def told(self, entry: Column, is_new: Column) -> Column:
+    def told(self, entry: Column, is_new: Column, *more: Column) -> Column:
         """A row that is kept, as it is told."""
-        return F.struct(*(entry[name].alias(name) for name in self.kept), is_new.alias("is_new"))
+        return F.struct(*(entry[name].alias(name) for name in self.kept), is_new.alias("is_new"), *more)
 
 
 def recent(
@@ -110,6 +114,8 @@ def _checked_table(
         raise PipelineError("recent: table has no order: name the column of its versions as table_order_by")
     if table.isStreaming != rows.isStreaming:
         raise PipelineError("recent: rows and table must both be streams, or both static")
+    if "came" in table.columns:
+        raise PipelineError("recent: it makes the field came itself; rename the column came of the table")
     return _checked(table, by, order_by, limit)
 
 
@@ -156,9 +162,10 @@ def _static(
 
 def _static_versions(table: DataFrame, versions: _History) -> DataFrame:
     placed = table.select(*versions.by, F.struct(versions.place.alias("place"), *versions.kept).alias("_one"))
-    found = F.array_sort(F.collect_list("_one"))
+    newest = F.slice(F.reverse(F.array_sort(F.collect_list("_one"))), 1, versions.limit)
+    never = F.lit(None).cast("timestamp").alias("came")
     return placed.groupBy(*versions.by).agg(
-        F.transform(found, lambda one: versions.told(one, F.lit(False))).alias("table")
+        F.transform(F.reverse(newest), lambda one: versions.told(one, F.lit(False), never)).alias("table")
     )
 
 
@@ -205,7 +212,11 @@ def _told(updates: DataFrame, history: _History, versions: _History | None = Non
             came_now = entry["_came"] == F.current_timestamp()
             return kind.place_of(entry).eqNullSafe(F.col(last)) if realtime else came_now
 
-        found = F.transform(F.reverse(kept), lambda entry: kind.told(entry, is_new(entry)))
+        def told(entry: Column) -> Column:
+            came = (entry["_came"].alias("came"),) if kind is versions else ()
+            return kind.told(entry, is_new(entry), *came)
+
+        found = F.transform(F.reverse(kept), told)
         return found if versions is None else F.coalesce(found, F.array())
 
     oldest_kept = history.place_of(F.element_at("_entries", -1))

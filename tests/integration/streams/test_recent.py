@@ -317,6 +317,9 @@ def test_a_table_rides_along_in_real_time(kafka: Any, start: StartQueries) -> No
         ([(10, False), (20, True)], [("bob", False), ("cid", False)], False),
         ([(10, False), (20, False)], [("bob", False), ("cid", False)], False),
     ]
+    tables = [json.loads(record.value)["table"] for record in updates]
+    cid = {one["came"] for table in tables for one in table if one["owner"] == "cid"}
+    assert len(cid) == 1, "when a version came does not change"
 
 
 def test_a_table_rides_along_in_micro_batches_and_its_versions_are_no_overflow_of_rows(
@@ -337,17 +340,18 @@ def test_a_table_rides_along_in_micro_batches_and_its_versions_are_no_overflow_o
     )
 
 
-def test_of_static_rows_each_has_all_versions_of_the_table(spark: SparkSession) -> None:
+def test_of_static_rows_each_has_the_newest_versions_of_the_table(spark: SparkSession) -> None:
     rows = [{"card": card, "n": n, "note": ""} for card, n in (("a", 1), ("a", 2), ("b", 1))]
     versions = [{"card": "a", "version": n, "owner": f"o{n}"} for n in (3, 1, 2)]
 
     found = owned(hr.static(spark, events, rows), hr.static(spark, owners, versions)).collect()
 
     assert sorted((row.card, len(row.recent), [one.owner for one in row.table]) for row in found) == [
-        ("a", 1, ["o1", "o2", "o3"]),
-        ("a", 2, ["o1", "o2", "o3"]),
+        ("a", 1, ["o2", "o3"]),
+        ("a", 2, ["o2", "o3"]),
         ("b", 1, []),
     ]
+    assert {one.came for row in found for one in row.table} == {None}
 
 
 def test_a_table_needs_an_order(spark: SparkSession) -> None:
@@ -355,3 +359,17 @@ def test_a_table_needs_an_order(spark: SparkSession) -> None:
 
     with pytest.raises(PipelineError, match="table_order_by"):
         hr.recent(rows, by="card", order_by="n", limit=1, table=rows)
+
+
+def test_a_table_has_no_column_with_the_name_of_what_is_told_of_it(spark: SparkSession) -> None:
+    rows = hr.static(spark, events, [])
+
+    with pytest.raises(PipelineError, match="rename the column came"):
+        hr.recent(
+            rows,
+            by="card",
+            order_by="n",
+            limit=1,
+            table=rows.withColumnRenamed("note", "came"),
+            table_order_by="n",
+        )
