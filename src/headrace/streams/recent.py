@@ -49,6 +49,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 from headrace.errors import PipelineError
+from headrace.streams.plans.results import UPDATES_NAME
 
 LIMIT_MAX: Final = 10_000
 """A longer history would be read and written in full with each row that comes."""
@@ -146,9 +147,9 @@ def _static(
     entries = F.collect_list(F.struct(*history.kept)).over(frame)
     placed = rows.withColumn("_place", history.place)
     # collect_list holds the rows of the frame in its order, so the row itself is the last.
-    updates = placed.select(*history.by, entries.alias("_entries")).select(
+    updates = placed.select(*history.by, entries.alias(UPDATES_NAME)).select(
         *history.by,
-        F.transform("_entries", lambda entry, i: history.told(entry, i == F.size("_entries") - 1)).alias(
+        F.transform(UPDATES_NAME, lambda entry, i: history.told(entry, i == F.size(UPDATES_NAME) - 1)).alias(
             "recent"
         ),
         F.lit(False).alias("overflow"),
@@ -161,11 +162,14 @@ def _static(
 
 
 def _static_versions(table: DataFrame, versions: _History) -> DataFrame:
-    placed = table.select(*versions.by, F.struct(versions.place.alias("place"), *versions.kept).alias("_one"))
-    newest = F.slice(F.reverse(F.array_sort(F.collect_list("_one"))), 1, versions.limit)
+    newest = _greatest(F.struct(*versions.kept), "_place", versions.limit)
     never = F.lit(None).cast("timestamp").alias("came")
-    return placed.groupBy(*versions.by).agg(
-        F.transform(F.reverse(newest), lambda one: versions.told(one, F.lit(False), never)).alias("table")
+    return (
+        table.withColumn("_place", versions.place)
+        .groupBy(*versions.by)
+        .agg(
+            F.transform(F.reverse(newest), lambda one: versions.told(one, F.lit(False), never)).alias("table")
+        )
     )
 
 

@@ -13,6 +13,8 @@ import headrace.streams as hr
 from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
 from headrace.streams.checkpoint import checkpoint_path
+from headrace.streams.describe import plan_of
+from headrace.streams.plans.results import results_of
 from headrace.streams.queries import Queries
 
 pytestmark = pytest.mark.spark
@@ -352,6 +354,12 @@ def test_of_static_rows_each_has_the_newest_versions_of_the_table(spark: SparkSe
         ("b", 1, []),
     ]
     assert {one.came for row in found for one in row.table} == {None}
+
+
+def test_verifying_does_not_compute_updates_a_second_time(spark: SparkSession) -> None:
+    rows = owned(hr.static(spark, events, []), hr.static(spark, owners, []))
+
+    assert results_of(plan_of(rows), {}).uncertain_rows == {"hr.recent, by which rows came together,"}
 
 
 def test_a_table_needs_an_order(spark: SparkSession) -> None:

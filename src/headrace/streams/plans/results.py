@@ -29,6 +29,9 @@ FIRING_KEY: Final = "headrace.firing"
 REMOVED_KEY: Final = "headrace.removed"
 """In a column's metadata: where it is true, there is no result of that key any more."""
 
+UPDATES_NAME: Final = "headrace_updates"
+"""The name of a column whose rows are updates: how many there are depends on which rows came together."""
+
 Marks = Mapping[str, Mapping[str, Any]]
 
 
@@ -62,7 +65,7 @@ def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyT
     uncertain = {
         column.name: causes for column in output_of(plan) if (causes := _column_causes(column, lineage))
     }
-    rows = frozenset(lineage.uncertain_rows)
+    rows = frozenset(lineage.uncertain_rows) | _updates(plan)
     if identity := _told_identity(marks):
         uncertain |= dict.fromkeys(
             (name for name, told in marks.items() if told.get(FIRING_KEY)),
@@ -85,6 +88,17 @@ def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyT
     return Results(
         way="latest", identity=keys, is_filtered=is_filtered, uncertain=uncertain, uncertain_rows=rows
     )
+
+
+def _updates(plan: Node) -> frozenset[str]:
+    named = (
+        column.name
+        for node in plan.walk()
+        for name in ("projectList", "windowExpressions")
+        for column in node.expressions(name)
+        if column.kind == "Alias"
+    )
+    return frozenset({"hr.recent, by which rows came together,"}) if UPDATES_NAME in named else frozenset()
 
 
 def _told_identity(marks: Marks) -> tuple[str, ...]:

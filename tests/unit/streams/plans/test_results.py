@@ -9,6 +9,7 @@ from headrace.streams.plans.results import (
     FIRING_KEY,
     IDENTITY_KEY,
     REMOVED_KEY,
+    UPDATES_NAME,
     Results,
     is_row_by_row,
     results_of,
@@ -68,6 +69,16 @@ def test_a_key_that_is_changed_is_no_key(maker: Any) -> None:
     changed = maker.alias(maker.node("Lower", maker.same(card), child=0), "id")
 
     assert results(maker.project(plan, changed, maker.same(total)), card, amount).way == "contained"
+
+
+def test_how_many_updates_of_a_history_there_are_can_not_be_computed_a_second_time(maker: Any) -> None:
+    card = maker.attribute("id", "string")
+    history = maker.alias(maker.aggregate_of("CollectList", maker.same(card)), UPDATES_NAME)
+    window = maker.node("Window", maker.source(card), windowExpressions=[history], child=0)
+
+    found = results(maker.project(window, maker.same(card)), card)
+
+    assert found.uncertain_rows == {"hr.recent, by which rows came together,"}
 
 
 def test_a_window_is_told_by_its_start(maker: Any) -> None:
