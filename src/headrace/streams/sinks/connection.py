@@ -150,6 +150,9 @@ class ShareWriter:
         with connector.told():
             self._producer = Producer(
                 {
+                    # A client that forgets its brokers when none answers goes on to ask the forgotten one
+                    # to commit offsets, for ever: librdkafka keeps it as the group's coordinator.
+                    "metadata.recovery.strategy": "none",
                     **connector.producers,
                     "transactional.id": transactional_id_of(connector.pipeline, task),
                     "transaction.timeout.ms": connector.transaction_s_max * 1000,
