@@ -42,8 +42,8 @@ OUR_WINDOWS, SPARK_WINDOWS = "live-hr-window", "live-spark-window"
 NAMES: Final = (OUR_RULES, SPARK_RULES, OUR_WINDOWS, SPARK_WINDOWS)
 RATE: Final = 1000
 TICK_S: Final = 0.01
-WARM_UP_S: Final = 20
-"""From the first result on."""
+WARM_UP_S: Final = 60
+"""From the first result on. Java compiles what it runs for the first minutes."""
 FIRST_S_MAX: Final = 120
 DRAIN_S_MAX: Final = 120
 WAIT: Final = "2 minutes"
