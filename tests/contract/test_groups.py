@@ -26,10 +26,13 @@ name, bootstrap, topic, settings = sys.argv[1:]
 consumer = clients[name](bootstrap).consumer(**json.loads(settings))
 consumer.subscribe([topic])
 while True:
-    consumer.poll()
+    consumer.poll(2.0)
     print(json.dumps(sorted(consumer.assignment())), flush=True)
 """
-"""A member in a process of its own, so that it can be killed."""
+"""A member in a process of its own, so that it can be killed.
+
+It polls for long: when time is up while kafka-python joins, it goes on without heartbeats, and never notices.
+"""
 
 EAGER: dict[str, str | int | bool] = {
     "partition_assignment_strategy": "range",
