@@ -115,6 +115,10 @@ class _Streams(ModuleType):
         if name not in _HOMES or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """Functions that use it travel to Spark's workers, and find it there by its name."""
+        return import_module, (__name__,)
+
 
 sys.modules[__name__].__class__ = _Streams
 

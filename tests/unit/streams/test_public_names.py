@@ -11,6 +11,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from pyspark import cloudpickle
 
 import headrace.streams as hr
 
@@ -21,6 +22,11 @@ def run(program: str) -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_function_that_uses_it_can_travel_to_the_workers() -> None:
+    packed = cloudpickle.dumps({"hr": hr})  # type: ignore[no-untyped-call] # it has no types
+    assert cloudpickle.loads(packed)["hr"] is hr
 
 
 def test_no_module_hides_a_public_name() -> None:
