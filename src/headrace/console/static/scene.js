@@ -80,9 +80,11 @@ function setSlider(slider, control, value) {
 // ---- the crash test
 
 const runs = (pipeline) => pipeline.is_alive && pipeline.state === "running";
+// One driver runs pipelines and their dead letters: it is called by a pipeline's name where it has one.
+const toKill = (pipelines) => pipelines.find((each) => runs(each) && !each.name.includes(".dead-letters")) ?? pipelines.find(runs);
 
 function showCrash(stats) {
-  const target = stats.pipelines.find(runs);
+  const target = toKill(stats.pipelines);
   byId("kill").disabled = !scene.mayAct || !target || scene.isKilling;
   byId("kill").title = !scene.mayAct ? "Open the address that the console printed" : target ? `Kill process ${target.pid}, the driver of ${target.name}` : "No driver runs now";
   put("kill-words", target ? `kill -9 ${target.name}` : "kill -9");
@@ -104,7 +106,7 @@ function incidentItem(incident, stats) {
 }
 
 byId("kill").addEventListener("click", async () => {
-  const target = scene.stats?.pipelines.find(runs);
+  const target = scene.stats && toKill(scene.stats.pipelines);
   if (!target || !await mayKill(target, scene.stats)) return;
   scene.isKilling = true;
   byId("kill").disabled = true;
