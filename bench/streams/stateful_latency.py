@@ -29,6 +29,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
+import cards
 import headrace.streams as hr
 import keyed_rules
 from cards import CARDS, DISORDER_MS, PARTITIONS, SCHEMA, Build, reports_of, reports_of_spark, start_pipeline
@@ -247,7 +248,7 @@ BUILDS: Final[dict[str, Build]] = {
 def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
     """Measure the way that the directory is called after, in this process."""
     # Workers can't import what lies here.
-    for module in (sys.modules[__name__], keyed_rules):
+    for module in (sys.modules[__name__], cards, keyed_rules):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
     name = directory.name
     config = StreamsConfig(bootstrap=bootstrap, data_dir=directory)
