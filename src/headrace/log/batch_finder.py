@@ -86,6 +86,10 @@ class BatchFinder:
             if position >= segment.size_bytes:
                 # Compaction may have removed the last batches, and nobody has looked where the segment ends.
                 self._check_before_gap(before)
+                if last_offset < segment.written_offset:
+                    raise corrupt_at(
+                        position, f"the file ends; it went on to offset {segment.written_offset}"
+                    )
                 return segment.size_bytes
             header = scanner.header_at(position)
             if header.base_offset <= last_offset or header.last_offset_delta < 0:

@@ -58,12 +58,17 @@ class DamageWalk:
         *,
         below_offset: int,
         written_bytes: int,
+        written_offset: int,
         next_boundary: Callable[[int], int | None],
     ) -> None:
-        """All offsets lie below one; so many bytes were once written; the index knows some boundaries."""
+        """All offsets lie below one; so many bytes were once written, up to an offset.
+
+        The index knows some boundaries.
+        """
         self._scanner = scanner
         self._below_offset = below_offset
         self._written_bytes = written_bytes
+        self._written_offset = written_offset
         self._next_boundary = next_boundary
 
     def walk(
@@ -91,6 +96,9 @@ class DamageWalk:
         if scanner.end < self._written_bytes:
             reason = f"the file ends; it had {self._written_bytes} bytes"
             yield DamagedRange(scanner.end, self._written_bytes, next_offset, reason)
+        elif next_offset <= self._written_offset:
+            reason = f"the file ends; it went on to offset {self._written_offset}"
+            yield DamagedRange(scanner.end, scanner.end, next_offset, reason)
 
     def _sound_header(self, position: int, next_offset: int, last_offset: int | None = None) -> BatchHeader:
         header = self._scanner.checked_header_at(position)

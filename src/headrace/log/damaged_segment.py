@@ -79,6 +79,7 @@ class DamagedSegment:
             segment.scanner(DATA_WINDOW_BYTES),
             below_offset=segment.next_offset,
             written_bytes=segment.written_bytes,
+            written_offset=segment.written_offset,
             next_boundary=index.next_boundary,
         )
         last_offset, position = index.floor_by_offset(offset - 1)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.log.index import SegmentIndex
     from headrace.log.storage import Storage
     from headrace.log.stored_batches import StoredBatches
-    from headrace.log.transaction_index import TransactionIndex
+    from headrace.log.transaction_index import Seal, TransactionIndex
 
 logger: Final = logging.getLogger(__name__)
 
@@ -64,6 +64,8 @@ class Segment:
         """What lies before it was written by an earlier process, and nobody has checked it."""
         self.written_bytes = 0
         """What an earlier process has written; 0 where that is not known."""
+        self.written_offset = -1
+        """The last offset of what an earlier process has written; -1 where that is not known."""
         self._first_timestamp_ms: int | None = None
         self._directory = directory
         self._disk = storage.disk
@@ -135,9 +137,10 @@ class Segment:
         self.trusted_from = checkpoint.size_bytes
         self.indexes.adopt_checkpoint(checkpoint)
 
-    def compare_size(self, written_bytes: int) -> None:
+    def compare_with(self, seal: Seal) -> None:
         """Hold the file's size against what it had when the segment was sealed."""
-        self.written_bytes = written_bytes
+        self.written_bytes = written_bytes = seal.log_bytes
+        self.written_offset = seal.last_offset
         if self.size_bytes < written_bytes:
             self.is_damaged = True
             logger.error(

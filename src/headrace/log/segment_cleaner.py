@@ -105,6 +105,8 @@ class CleanedSegment:
 
     file: int
     index: SegmentIndex
+    last_offset: int
+    """That of the last batch that is left; one less than the base offset where none is."""
     aborted: TransactionIndex = field(default_factory=TransactionIndex)
     size_bytes: int = 0
     is_changed: bool = False
@@ -128,7 +130,8 @@ class SegmentCleaner:
         base_offset = segments[0].base_offset
         path = cleaned_path(self._directory, base_offset, "log")
         index = SegmentIndex(base_offset, self._index_interval_bytes)
-        cleaned = CleanedSegment(self._disk.open(path), index, is_changed=len(segments) > 1)
+        is_changed = len(segments) > 1
+        cleaned = CleanedSegment(self._disk.open(path), index, base_offset - 1, is_changed=is_changed)
         try:
             self._disk.truncate(cleaned.file, 0)
             self._write_batches(segments, cleaned)
@@ -156,6 +159,7 @@ class SegmentCleaner:
                 continue
             cleaned.index.add(left.header, cleaned.size_bytes)
             cleaned.size_bytes += left.header.size_bytes
+            cleaned.last_offset = left.header.last_offset
             buffers.append(left.data)
             waiting_bytes += left.header.size_bytes
             if waiting_bytes >= WRITE_BYTES:
@@ -168,7 +172,8 @@ class SegmentCleaner:
 
     def _write_indexes(self, base_offset: int, cleaned: CleanedSegment) -> None:
         offsets, times = cleaned.index.encode_offsets(), cleaned.index.encode_times()
-        transactions = cleaned.aborted.encode(Seal(cleaned.size_bytes, crc32c(offsets), crc32c(times)))
+        seal = Seal(cleaned.size_bytes, cleaned.last_offset, crc32c(offsets), crc32c(times))
+        transactions = cleaned.aborted.encode(seal)
         for suffix, content in zip(INDEX_SUFFIXES, (offsets, times, transactions), strict=True):
             file = self._disk.open(cleaned_path(self._directory, base_offset, suffix))
             try:

@@ -116,7 +116,8 @@ class SegmentIndexes:
         # The other thread may put another one in its place, with the same entries and more of them loaded.
         index = self.growing
         checksums = self.write_entries(index, index.mark)
-        self._files.write_seal(self.transactions, Seal(size_bytes, *checksums))
+        last_offset = self._segment.next_offset - 1
+        self._files.write_seal(self.transactions, Seal(size_bytes, last_offset, *checksums))
 
     def write_entries(self, index: SegmentIndex, mark: IndexMark) -> tuple[int, int]:
         """Add to the files the entries up to a mark, durably but for the files' names.
@@ -126,10 +127,10 @@ class SegmentIndexes:
         return self._files.write_entries(index, mark)
 
     def load_sealed(self) -> SegmentIndex:
-        """Load offsets and times of a sealed segment, and hold its size against what it was."""
+        """Load offsets and times of a sealed segment, and hold its end against what it was."""
         self.are_loaded = True
         self._index, seal = self._files.load_sealed()
-        self._segment.compare_size(seal.log_bytes)
+        self._segment.compare_with(seal)
         return self._index
 
     def rebuild(self) -> None:

@@ -103,7 +103,7 @@ class SegmentReading:
     def _with_sound_index(self, look_up: Callable[[], _Found]) -> _Found:
         try:
             if self._indexes.known is None:
-                # This holds the file's size against what it was, too.
+                # This holds the file's end against what it was, too.
                 self._indexes.load_sealed()
             return look_up()
         except CorruptBatch as error:

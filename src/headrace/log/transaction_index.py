@@ -2,17 +2,18 @@
 
     34 bytes an entry    version int16 = 0, producer id int64, first offset int64, last offset int64,
                          last stable offset int64
-    at the end           the seal: size of the `.log` int64, CRC-32C uint32 of the `.index` and of the
-                         `.timeindex`, and then of all that comes before in this file
+    at the end           the seal: size of the `.log` int64, its last offset int64, CRC-32C uint32 of the
+                         `.index` and of the `.timeindex`, and then of all that comes before in this file
 
 A transaction stands in the index of the segment that holds its marker, whose offset is the entry's last. The
 last stable offset is what it was once this transaction had ended: no transaction that ended later begins
 below it, so a search that has reached the end of its range there can stop.
 
 The seal is ours: nothing else in these files would tell a wrong entry from a right one, or that one is
-missing, or that a `.log` has lost its end. It is shorter than an entry, and Kafka's readers stop where no
-whole entry follows. Each sealed segment has the file, even if no transaction was aborted in it; so one that
-is missing is noticed.
+missing, or that a `.log` has lost its end. The last offset tells that also where something else has pushed
+the end out, so that the size is what it was. The seal is shorter than an entry, and Kafka's readers stop
+where no whole entry follows. Each sealed segment has the file, even if no transaction was aborted in it; so
+one that is missing is noticed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _ENTRY: Final = Struct(">hqqqq")
-_SEAL: Final = Struct(">qII")
+_SEAL: Final = Struct(">qqII")
 _CRC: Final = Struct(">I")
 _VERSION: Final = 0
 
@@ -53,6 +54,8 @@ class Seal(NamedTuple):
     """What a segment's files were when it was sealed."""
 
     log_bytes: int
+    last_offset: int
+    """That of the last batch; one less than the base offset where there is none."""
     offsets_crc: int
     times_crc: int
 

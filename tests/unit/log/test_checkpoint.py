@@ -8,7 +8,7 @@ from headrace.log.index import IndexMark, TimeEntry
 from headrace.log.transaction_index import AbortedTransaction, Seal, TransactionIndex
 
 ABORTED = AbortedTransaction(producer_id=7, first_offset=120, last_offset=130, last_stable_offset=110)
-SEAL = Seal(log_bytes=5_000, offsets_crc=3, times_crc=4)
+SEAL = Seal(log_bytes=5_000, last_offset=139, offsets_crc=3, times_crc=4)
 CHECKPOINT = Checkpoint(
     base_offset=100,
     size_bytes=5000,

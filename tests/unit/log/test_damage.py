@@ -166,6 +166,23 @@ def test_a_stretch_that_is_there_twice_is_not_served_twice(
 
 
 @pytest.mark.parametrize("sealed", [1, 150, 4_096], indirect=True)
+def test_a_segment_whose_last_batch_was_pushed_out_by_others_says_so(
+    open_partition: OpenPartition, disk: SimulatedDisk, partition_dir: Path, sealed: list[bytes]
+) -> None:
+    whole, pushed_bytes = b"".join(sealed), len(sealed[-1])
+    for end in range(pushed_bytes, len(whole) - pushed_bytes + 1, 7):
+        content = whole[:end] + whole[end - pushed_bytes : -pushed_bytes]
+        assert len(content) == len(whole)
+        disk.overwrite(_path(partition_dir), content)
+        log = open_partition()
+        found = readable(log)
+        assert not {OFFSETS - 2, OFFSETS - 1} & set(found)
+        assert all(found[offset] == sealed[offset // 2] for offset in found if offset < OFFSETS)
+        assert OFFSETS in found, "the next segment is not concerned"
+        log.close()
+
+
+@pytest.mark.parametrize("sealed", [1, 150, 4_096], indirect=True)
 def test_a_stretch_that_is_written_over_leads_nobody_past_what_it_has_destroyed(
     open_partition: OpenPartition, disk: SimulatedDisk, partition_dir: Path, sealed: list[bytes]
 ) -> None:
