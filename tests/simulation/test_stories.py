@@ -37,6 +37,11 @@ def test_a_clock_that_jumps_right_after_a_start_costs_nothing(seed: int) -> None
     tell(seed).check()
 
 
+@pytest.mark.parametrize("seed", [7_014_206])
+def test_a_batch_that_others_have_pushed_out_of_its_segment_is_missed(seed: int) -> None:
+    tell(seed).check()
+
+
 @pytest.mark.simulation
 @pytest.mark.parametrize("first", range(CHUNK, STORY_COUNT, CHUNK))
 def test_every_story_ends_well(first: int) -> None:

@@ -191,6 +191,8 @@ class SimulatedBroker:
         if life is None or store is None or life.engine is None:
             return
         life.engine.stop()
+        if life.cleaner is not None:
+            life.cleaner.stop()
         store.close()
         self.die()
 

@@ -45,10 +45,20 @@ class SimulatedCleaner:
         self._trusted_time = TrustedTime(clock.now_ms(), clock.monotonic_s())
         self._cleanings: dict[PartitionLog, PartitionCleaning] = {}
         self._steps: Steps | None = None
+        self._go_on: Callable[[], None] | None = None
+        """Takes the next step: the call that it waited for has been made."""
+        self._is_stopping = False
 
     def start(self) -> None:
         """Begin."""
         self._life.call_later(self._interval_s, lambda: self._life.threads.when_idle(self._go_through))
+
+    def stop(self) -> None:
+        """Let the thread know of the last call that was made for it, and end: it would be waited for."""
+        self._is_stopping = True
+        if self._go_on is not None:
+            self._go_on()
+        self.die()
 
     def die(self) -> None:
         """Take no further step."""
@@ -59,6 +69,8 @@ class SimulatedCleaner:
         self._clean_next(deque(self._store.partitions()))
 
     def _clean_next(self, logs: deque[PartitionLog]) -> None:
+        if self._is_stopping:
+            return
         if not logs:
             self.start()
             return
@@ -66,7 +78,7 @@ class SimulatedCleaner:
         if log.is_retiring or log.failed is not None:
             self._clean_next(logs)
             return
-        cleaning = self._cleanings.setdefault(log, PartitionCleaning(log, lambda: _check(log)))
+        cleaning = self._cleanings.setdefault(log, PartitionCleaning(log, lambda: self._check(log)))
         now_ms = self._trusted_time.now_ms(self._clock.now_ms(), self._clock.monotonic_s())
 
         start_offset = log.start_offset
@@ -89,7 +101,7 @@ class SimulatedCleaner:
         """Work up to the next call that belongs to the loop, which is made in an event of its own."""
         if log.is_retiring:
             error = Abandoned()
-        self._steps = steps
+        self._steps, self._go_on = steps, None
         try:
             call = steps.send(result) if error is None else steps.throw(error)
         except StopIteration:
@@ -113,9 +125,9 @@ class SimulatedCleaner:
             step = partial(self._step, log, steps, then, error=error)
         else:
             step = partial(self._step, log, steps, then, result)
+        self._go_on = step
         self._life.threads.when_idle(step)
 
-
-def _check(log: PartitionLog) -> None:
-    if log.is_retiring:
-        raise Abandoned
+    def _check(self, log: PartitionLog) -> None:
+        if self._is_stopping or log.is_retiring:
+            raise Abandoned

@@ -123,6 +123,8 @@ class WindowedProducer(Producer):
         self.window: deque[Batch] = deque()
         self.first_offset: int | None = None
         """Where the first batch that was acknowledged lies."""
+        self._last_acknowledged: dict[Partition, int] = {}
+        """When the newest of the acknowledged batches was put into the window."""
 
     def put(self, partition: Partition, values: tuple[int, ...], *, attributes: int = 0) -> None:
         """Put a batch into the window, behind the others."""
@@ -158,14 +160,22 @@ class WindowedProducer(Producer):
         """A batch was acknowledged."""
         self.record(batch, Outcome.OK, offset)
 
+    def give_up(self, batch: Batch) -> None:
+        """A batch was refused, and will be: a later one has been taken.
+
+        That happens to a producer's first batch in a partition. A broker takes any first sequence of one that
+        it does not know, so the batch behind the one that it has refused.
+        """
+        self.record(batch, Outcome.UNKNOWN)
+
     async def _settle_first(self, channel: Channel) -> bool:
         """Wait for the oldest batch. If it is refused, wait for all, and have the refused sent again."""
         try:
-            if await self._is_acknowledged(channel, self.window[0]):
+            if await self._is_settled(channel, self.window[0]):
                 self.window.popleft()
                 return True
             for batch in self._in_flight():
-                if await self._is_acknowledged(channel, batch):
+                if await self._is_settled(channel, batch):
                     self.window.remove(batch)
                 else:
                     batch.channel = None
@@ -176,17 +186,23 @@ class WindowedProducer(Producer):
     def _in_flight(self) -> tuple[Batch, ...]:
         return tuple(islice(self.window, IN_FLIGHT_MAX))
 
-    async def _is_acknowledged(self, channel: Channel, batch: Batch) -> bool:
+    async def _is_settled(self, channel: Channel, batch: Batch) -> bool:
+        """Wait for a batch; False if it has to be sent again."""
         assert batch.answer is not None  # every batch in flight has been sent
         response = await self.answer(channel, batch.answer)
         answer = response.responses[0].partition_responses[0]
         if error_of(answer) is ErrorCode.none:
             if self.first_offset is None:
                 self.first_offset = answer.base_offset
+            self._last_acknowledged[batch.partition] = batch.invoked
             self.note_sent(batch, answer.base_offset)
             return True
         self.trace(f"sent {batch.values} to {batch.partition.label}: {error_of(answer).name}")
         self.on_refused(error_of(answer))
+        is_overtaken = self._last_acknowledged.get(batch.partition, -1) > batch.invoked
+        if is_overtaken and error_of(answer) is ErrorCode.out_of_order_sequence_number:
+            self.give_up(batch)
+            return True
         return False
 
 

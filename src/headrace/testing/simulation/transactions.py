@@ -225,6 +225,11 @@ class Transactional(WindowedProducer):
         """A batch was acknowledged."""
         self.record(batch, Outcome.OK, offset, transaction=self.transaction)
 
+    def give_up(self, batch: Batch) -> None:
+        """A batch will never be taken: only a new epoch helps, with which sequences begin anew."""
+        self.trace(f"gives {batch.values} up")
+        raise Fenced
+
     def _become(self, producer_id: int, producer_epoch: int) -> None:
         if (producer_id, producer_epoch) != (self.producer_id, self.producer_epoch):
             self.producer_id, self.producer_epoch = producer_id, producer_epoch
