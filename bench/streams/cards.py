@@ -15,6 +15,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 from pyspark.sql.streaming.query import StreamingQuery
 
 import headrace.streams as hr
@@ -120,6 +121,30 @@ def start_pipeline(session: SparkSession, config: StreamsConfig, source: Topic, 
     queries = Queries(session=session, config=config, realtime=False)
     queries.start(plan, [])
     return queries
+
+
+def start_plain(
+    session: SparkSession, config: StreamsConfig, source: str, build: Build, *, batch: int | None = None
+) -> StreamingQuery:
+    """The same by what a user of Spark writes; `batch` is the most that is read at once."""
+    name = config.data_dir.name
+    ensure_topics(config, {name: PARTITIONS})
+    kafka = {"kafka.bootstrap.servers": config.bootstrap}
+    limit = {} if batch is None else {"maxOffsetsPerTrigger": str(batch)}
+    records = (
+        session.readStream.format("kafka")
+        .options(subscribe=source, startingOffsets="earliest", **kafka, **limit)
+        .load()
+    )
+    parsed = records.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
+    return (
+        build(parsed)
+        .select(F.col("card").alias("key"), F.to_json(F.struct("*")).alias("value"))
+        .writeStream.format("kafka")
+        .options(topic=name, checkpointLocation=str(config.data_dir / "query"), **kafka)
+        .outputMode("update")
+        .start()
+    )
 
 
 def reports_of(queries: Queries) -> list[Progress]:

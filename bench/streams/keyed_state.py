@@ -25,16 +25,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Final
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
 import keyed_rules
@@ -50,12 +47,13 @@ from cards import (
     reports_of,
     reports_of_spark,
     start_pipeline,
+    start_plain,
 )
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.testing.process import BrokerProcess
 from keyed_rules import Alert, by_event, reference, spark_per_key, vectorised
-from sessions import our_session, plain_session
+from sessions import apart, our_session, plain_session, use_state_of_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,28 +107,10 @@ def run_ours(way: Way, session: SparkSession, setting: Setting, name: str, event
 def run_plain(way: Way, session: SparkSession, setting: Setting, name: str, events: tuple[str, int]) -> Ran:
     """The same by what a user of Spark writes."""
     source, count = events
-    ensure_topics(StreamsConfig(bootstrap=setting.bootstrap), {name: PARTITIONS})
-    kafka = {"kafka.bootstrap.servers": setting.bootstrap}
-    # transformWithState runs on this state store only.
-    session.conf.set(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    )
+    config = StreamsConfig(bootstrap=setting.bootstrap, data_dir=setting.home / name)
+    use_state_of_keys(session)
     begin_s = time.perf_counter()
-    records = (
-        session.readStream.format("kafka")
-        .options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=setting.batch, **kafka)
-        .load()
-    )
-    parsed = records.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
-    query = (
-        way.rules(parsed)
-        .select(F.col("card").alias("key"), F.to_json(F.struct("*")).alias("value"))
-        .writeStream.format("kafka")
-        .options(topic=name, checkpointLocation=str(setting.home / name), **kafka)
-        .outputMode("update")
-        .start()
-    )
+    query = start_plain(session, config, source, way.rules, batch=setting.batch)
     ran = await_rows(count, partial(reports_of_spark, query), begin_s)
     query.stop()
     return ran
@@ -170,12 +150,6 @@ def check(name: str, found: Counter[Alert], expected: Counter[Alert]) -> None:
             f"{name}: {missing.total()} alerts are missing, {more.total()} are too many, such as "
             f"{[*missing][:3]} and {[*more][:3]}"
         )
-
-
-def apart(work: partial[list[float]]) -> list[float]:
-    """Call it in a process of its own, which ends with it."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(work).result()
 
 
 def report(rates: dict[str, list[float]]) -> None:

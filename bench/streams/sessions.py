@@ -1,16 +1,21 @@
-"""The sessions of Spark that benchmarks run in: ours, and one that is as Spark comes."""
+"""The processes and sessions of Spark that benchmarks run in: ours, and one that is as Spark comes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import Final
+from functools import partial
+from multiprocessing import get_context
+from typing import Final, TypeVar
 
 from pyspark.sql import SparkSession
 
 from headrace.config import StreamsConfig
 from headrace.streams.session import find_jars, session_options, start_session, stop_session
+
+T = TypeVar("T")
 
 _OURS_ONLY: Final = (
     "spark.sql.streaming.",
@@ -18,6 +23,12 @@ _OURS_ONLY: Final = (
     "spark.driver.extraClassPath",
     "spark.hadoop.fs.file.impl",
 )
+
+
+def apart(work: partial[T]) -> T:
+    """Call it in a process of its own, which ends with it."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work).result()
 
 
 @contextmanager
@@ -47,3 +58,11 @@ def plain_session(config: StreamsConfig) -> Iterator[SparkSession]:
         yield session
     finally:
         session.stop()
+
+
+def use_state_of_keys(session: SparkSession) -> None:
+    """Have a plain session keep state where transformWithState can: it runs on this state store only."""
+    session.conf.set(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    )

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,11 +33,22 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 import cards
 import headrace.streams as hr
 import keyed_rules
-from cards import CARDS, DISORDER_MS, PARTITIONS, SCHEMA, Build, reports_of, reports_of_spark, start_pipeline
+from cards import (
+    CARDS,
+    DISORDER_MS,
+    PARTITIONS,
+    SCHEMA,
+    Build,
+    reports_of,
+    reports_of_spark,
+    start_pipeline,
+    start_plain,
+)
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.streams.progress import Progress
-from sessions import our_session, plain_session
+from keyed_rules import ALERT, HISTORY, judge_all, spark_per_key
+from sessions import our_session, plain_session, use_state_of_keys
 
 OUR_RULES, SPARK_RULES = "live-hr-keyed", "live-spark-keyed"
 OUR_WINDOWS, SPARK_WINDOWS = "live-hr-window", "live-spark-window"
@@ -48,7 +60,6 @@ WARM_UP_S: Final = 60
 FIRST_S_MAX: Final = 120
 DRAIN_S_MAX: Final = 120
 WAIT: Final = "2 minutes"
-Stop = Callable[[], list[Progress]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +138,11 @@ class Results:
         """How many events are in the results so far."""
         return sum(self._counts.values())
 
-    def await_first(self) -> None:
-        """Return when something has come; exit if nothing does."""
+    def await_first(self, check: Callable[[], object]) -> None:
+        """Return when something has come; exit if nothing does, and raise what the check raises."""
         deadline_s = time.monotonic() + FIRST_S_MAX
         while not self._counts:
+            check()
             if time.monotonic() > deadline_s:
                 sys.exit(f"no result came within {FIRST_S_MAX} s")
             self.read_for(0.1)
@@ -164,12 +176,12 @@ class Results:
 @hr.vectorised
 def judge_each(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Table | None, pa.Table]:  # noqa: ARG001 - see hr.vectorised
     """The rules of keyed_rules.py, for each transaction of a bucket."""
-    return keyed_rules.judge_all(rows, state) if len(rows) else (None, state)
+    return judge_all(rows, state) if len(rows) else (None, state)
 
 
 def judged(rows: DataFrame) -> DataFrame:
     """What is measured of hr.keyed."""
-    return hr.keyed(rows, by="card", step=judge_each, state=keyed_rules.HISTORY, returns=keyed_rules.ALERT)
+    return hr.keyed(rows, by="card", step=judge_each, state=HISTORY, returns=ALERT)
 
 
 def aggregates() -> list[Any]:
@@ -187,12 +199,9 @@ def windowed(rows: DataFrame) -> DataFrame:
 
 
 def spark_judged(rows: DataFrame) -> DataFrame:
-    """The rules by Spark's own operator, which runs on one of its state stores only."""
-    rows.sparkSession.conf.set(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-    )
-    return keyed_rules.spark_per_key(rows, tells_all=True)
+    """The rules by Spark's own operator."""
+    use_state_of_keys(rows.sparkSession)
+    return spark_per_key(rows, tells_all=True)
 
 
 def spark_windowed(rows: DataFrame) -> DataFrame:
@@ -201,40 +210,23 @@ def spark_windowed(rows: DataFrame) -> DataFrame:
     return timed.groupBy("card", F.window("at", "1 minute")).agg(*aggregates())
 
 
-def _start_ours(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Stop:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A query that runs."""
+
+    reports: Callable[[], list[Progress]]
+    """Those that were not told before, or all; raises if the query has failed."""
+    stop: Callable[[], None]
+
+
+def _start_ours(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Started:
     queries = start_pipeline(session, config, hr.topic(source, schema=SCHEMA, partitions=PARTITIONS), build)
-
-    def stop() -> list[Progress]:
-        reports = reports_of(queries)
-        queries.stop()
-        return reports
-
-    return stop
+    return Started(reports=partial(reports_of, queries), stop=queries.stop)
 
 
-def _start_plain(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Stop:
-    kafka = {"kafka.bootstrap.servers": config.bootstrap}
-    records = (
-        session.readStream.format("kafka")
-        .options(subscribe=source, startingOffsets="earliest", **kafka)
-        .load()
-    )
-    parsed = records.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
-    query = (
-        build(parsed)
-        .select(F.col("card").alias("key"), F.to_json(F.struct("*")).alias("value"))
-        .writeStream.format("kafka")
-        .options(topic=config.data_dir.name, checkpointLocation=str(config.data_dir / "query"), **kafka)
-        .outputMode("update")
-        .start()
-    )
-
-    def stop() -> list[Progress]:
-        reports = reports_of_spark(query)
-        query.stop()
-        return reports
-
-    return stop
+def _start_plain(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Started:
+    query = start_plain(session, config, source, build)
+    return Started(reports=partial(reports_of_spark, query), stop=query.stop)
 
 
 BUILDS: Final[dict[str, Build]] = {
@@ -257,17 +249,19 @@ def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
     is_ours = name in {OUR_RULES, OUR_WINDOWS}
     make_session, start = (our_session, _start_ours) if is_ours else (plain_session, _start_plain)
     with make_session(config) as session:
-        stop = start(session, config, source, BUILDS[name])
+        started = start(session, config, source, BUILDS[name])
         sender = Sender(bootstrap=bootstrap, topic=source)
         results = Results(bootstrap, name, sender)
         sender.start()
         try:
-            results.await_first()
+            results.await_first(started.reports)
             results.read_for(WARM_UP_S)
             latencies_ms = results.read_for(seconds)
         finally:
             sender.stop()
-        reports = [each for each in stop_when_counted(sender, results, stop) if each.input_row_count]
+        await_counted(sender, results)
+        reports = [each for each in started.reports() if each.input_row_count]
+        started.stop()
         results.close()
     if not latencies_ms:
         sys.exit(f"{name}: no result came in {seconds} s: is the machine fast enough for this rate?")
@@ -283,14 +277,13 @@ def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
     )
 
 
-def stop_when_counted(sender: Sender, results: Results, stop: Stop) -> list[Progress]:
+def await_counted(sender: Sender, results: Results) -> None:
     """Wait until all that was sent is in the results; exit if it never is."""
     sent, deadline_s = len(sender.sent_ms), time.monotonic() + DRAIN_S_MAX
     while results.counted < sent and time.monotonic() < deadline_s:
         results.read_for(0.2)
     if results.counted != sent:
         sys.exit(f"{sender.topic}: {sent:,} events were sent, and {results.counted:,} are in results")
-    return stop()
 
 
 def table(measured: Sequence[Latency]) -> str:

@@ -25,12 +25,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -49,11 +47,12 @@ from cards import (
     reports_of,
     reports_of_spark,
     start_pipeline,
+    start_plain,
 )
 from headrace.config import Guarantee, StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.testing.process import BrokerProcess
-from sessions import our_session, plain_session
+from sessions import apart, our_session, plain_session
 from windows_answers import check, last_updates, read_late, read_results
 from windows_reference import (
     MINUTE_MS,
@@ -75,7 +74,6 @@ WAIT: Final = "2 minutes"
 """After which no row comes any more."""
 WARM_UP_SHARE: Final = 0.05
 
-T = TypeVar("T")
 Job = Literal["tumbling", "sessions", "sliding", "hours", "spark", "quix"]
 
 
@@ -175,30 +173,17 @@ def run_ours(  # noqa: PLR0917 - so that the rest is as with run_spark
     return ran
 
 
-def run_spark(session: SparkSession, setting: Setting, name: str, source: str, count: int) -> Ran:
+def windowed_by_spark(rows: DataFrame) -> DataFrame:
     """The same by what a user of Spark writes."""
-    ensure_topics(StreamsConfig(bootstrap=setting.bootstrap), {name: PARTITIONS})
-    kafka = {"kafka.bootstrap.servers": setting.bootstrap}
+    timed = rows.withColumn("at", F.timestamp_millis("at_ms")).withWatermark("at", f"{DELAY_MS} milliseconds")
+    return timed.groupBy("card", F.window("at", "1 minute")).agg(*count_and_sum())
+
+
+def run_spark(session: SparkSession, setting: Setting, name: str, source: str, count: int) -> Ran:
+    """Run it to the end of a topic."""
+    config = StreamsConfig(bootstrap=setting.bootstrap, data_dir=setting.home / name)
     begin_s = time.perf_counter()
-    records = (
-        session.readStream.format("kafka")
-        .options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=setting.batch, **kafka)
-        .load()
-    )
-    parsed = records.select(F.from_json(F.col("value").cast("string"), SCHEMA).alias("row")).select("row.*")
-    results = (
-        parsed.withColumn("at", F.timestamp_millis("at_ms"))
-        .withWatermark("at", f"{DELAY_MS} milliseconds")
-        .groupBy("card", F.window("at", "1 minute"))
-        .agg(*count_and_sum())
-    )
-    query = (
-        results.select(F.col("card").alias("key"), F.to_json(F.struct("*")).alias("value"))
-        .writeStream.format("kafka")
-        .options(topic=name, checkpointLocation=str(setting.home / name), **kafka)
-        .outputMode("update")
-        .start()
-    )
+    query = start_plain(session, config, source, windowed_by_spark, batch=setting.batch)
     ran = await_rows(count, partial(reports_of_spark, query), begin_s)
     query.stop()
     return ran
@@ -275,12 +260,6 @@ def report(rates: Mapping[str, list[Rates]]) -> None:
         print(f"\ntumbling / Spark's window(), at the same guarantee: {steady[OURS] / steady[PEER]:.2f}x")
     if FEW in steady and MANY in steady:
         print(f"ten times as many cards cost {steady[FEW] / steady[MANY]:.2f}x as much an event")
-
-
-def apart(work: partial[T]) -> T:
-    """Call it in a process of its own, which ends with it."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(work).result()
 
 
 def main() -> None:

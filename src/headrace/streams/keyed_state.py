@@ -37,7 +37,7 @@ from headrace.streams.keyed.per_event import INTERNAL, PerEvent
 from headrace.streams.keyed.vectorised import EventTime, Vectorised
 from headrace.streams.schema import schema_ddl, state_defaults
 from headrace.streams.stateful import Stateful
-from headrace.streams.time.durations import Duration, duration_us
+from headrace.streams.time.durations import Duration, duration_text, duration_us
 from headrace.streams.time.policies import Policy, declared_column, perfect
 from headrace.streams.windows.keys import key_codes
 
@@ -138,7 +138,14 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
         declared=declared_column(policy),
     )
     # What is kept may grow by fields, and is compared where it is read.
-    return operator.run(rows, logic, operator.described("hr.keyed", {}, {}))
+    return operator.run(rows, logic, operator.described("hr.keyed", {}, _settings(ttl, time, told)))
+
+
+def _settings(ttl: Duration | None, event_time: str | None, told: str) -> dict[str, str]:
+    """What the state was made for, in words. Nothing where keys are kept for ever."""
+    if ttl is None:
+        return {}
+    return {"ttl": duration_text(duration_us(ttl, f"{told}: ttl")), "event time": str(event_time)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

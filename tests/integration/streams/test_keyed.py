@@ -85,6 +85,13 @@ def forgetting(payments: DataFrame) -> DataFrame:
     return hr.keyed(payments, by="card", step=see, state="seen bigint", returns=RETURNS, name="spend")
 
 
+@hr.pipeline(writes=hr.topic("spending", key="card"))
+def expiring(payments: DataFrame) -> DataFrame:
+    return hr.keyed(
+        payments, by="card", step=see, state=SpentAndSeen, returns=RETURNS, name="spend", ttl="1 hour"
+    )
+
+
 @hr.vectorised
 def add_up(rows: pa.Table, state: pa.Table, time: hr.EventTime) -> tuple[pa.Table, pa.Table]:
     added = pa.table({"card": rows["card"], "total": rows["amount"]})
@@ -158,6 +165,8 @@ def test_state_is_kept_through_crashes_restarts_and_new_code_and_can_be_read(hea
     with pytest.raises(PipelineError, match="after batch 1000 can't be read"):
         kept("a", 1000)
 
+    with pytest.raises(PipelineError, match="has another ttl: 1 hour instead of not set"):
+        script.restart(expiring)
     with pytest.raises(
         PipelineError, match="spend: its state has a field 'total' that is no longer declared"
     ):

@@ -33,6 +33,8 @@ _LG_K_MIN: Final = 7
 _LG_K_MAX: Final = 18
 _LG_ITEMS_MIN: Final = 5
 _LG_ITEMS_MAX: Final = 20
+_EMPTY: Final = "\0headrace.empty"
+"""What the empty string is counted as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,8 @@ class ApproximateDistinct:
         update = sketch.update
         for value in values:
             if value is not None:
-                update(value)
+                # The library takes the empty string for no value.
+                update(_EMPTY if value == "" else value)
         return bytes(sketch.serialize_compact())
 
     def _merged(self, parts: list[bytes | None]) -> bytes | None:

@@ -66,6 +66,13 @@ def test_runs_of_rows_have_a_partial_each() -> None:
     ]
 
 
+def test_the_empty_string_is_a_value_like_others() -> None:
+    distinct = approximate_distinct("value")
+    assert aggregated(distinct, table(["", "a", None, ""]), cuts=[1]) == 2
+    assert aggregated(distinct, table(["", ""])) == 1
+    assert aggregated(distinct, table([None], pa.string())) == 0
+
+
 @pytest.mark.parametrize(
     "aggregate",
     [
