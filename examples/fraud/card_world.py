@@ -48,6 +48,8 @@ ASLEEP: Final = (23.0, 7.0)
 RECENT_CARD_COUNT_MAX: Final = 500
 HELD_COUNT_MAX: Final = 100_000
 """Payments of phones that are offline, at most; more are reported at once."""
+OFFLINE_CHANCE_MAX: Final = 0.9
+"""So that there is always a phone that is online."""
 
 CITIES: Final = (
     # name, latitude, longitude, hours ahead of UTC
@@ -226,7 +228,8 @@ class Arrivals(Iterator[Arrival]):
         self._begun_s, self._begun_number, self._rate = 0.0, 0, world.rate
         self._limits = Limits()
         self._learnt: list[Profile] = []
-        self.late_share = world.late_share
+        self._late_share = world.late_share
+        self._honest_count = self._held_count = 0
 
     @property
     def rate(self) -> float:
@@ -236,6 +239,16 @@ class Arrivals(Iterator[Arrival]):
     @rate.setter
     def rate(self, rate: float) -> None:
         self._begun_s, self._begun_number, self._rate = self._due_s(), self._number, rate
+
+    @property
+    def late_share(self) -> float:
+        """The share of honest payments that come late, from the next one on."""
+        return self._late_share
+
+    @late_share.setter
+    def late_share(self, share: float) -> None:
+        self._late_share = share
+        self._honest_count = self._held_count = 0
 
     def catch_up(self, now_s: float, *, behind_s_max: float) -> None:
         """Leave out what should have been sent longer ago than that, by a clock that shows `now_s`."""
@@ -300,14 +313,20 @@ class Arrivals(Iterator[Arrival]):
             attempt += 1
 
     def _is_held(self, card: _Card, now_s: float, arrival: Arrival) -> bool:
-        """Whether the phone is offline, now and then: what is paid meanwhile comes when it is back."""
+        """Whether the phone is offline, now and then: what is paid meanwhile comes when it is back.
+
+        How many payments that concerns depends on how often cards are used. So phones go offline while fewer
+        payments than the asked share have been held, and none does while there are more.
+        """
+        self._honest_count += 1
         if card.offline_until_s <= now_s:
-            # Some four payments are made while a phone is offline.
-            if self._random.random() >= self.late_share / 4:
+            is_short = self._held_count < self._late_share * self._honest_count
+            if not is_short or self._random.random() >= min(2 * self._late_share, OFFLINE_CHANCE_MAX):
                 return False
             card.offline_until_s = now_s + self._random.uniform(*OFFLINE_S)
         if len(self._held) >= HELD_COUNT_MAX:
             return False
+        self._held_count += 1
         heapq.heappush(self._held, (card.offline_until_s, next(self._held_number), arrival))
         return True
 

@@ -88,6 +88,33 @@ def test_phones_that_were_offline_send_late_and_clocks_go_wrong_by_seconds() -> 
     assert 0.02 < sum(one > 25 for one in late) / len(late) < 0.2
 
 
+@pytest.mark.parametrize(("rate", "card_count"), [(20, 3_000), (100, 3_000), (100, 1_000)])
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_as_many_payments_come_late_as_were_asked_for_however_often_cards_are_used(
+    rate: int, card_count: int, share: float
+) -> None:
+    seconds, settled_s = 300, OFFLINE_S[1]
+    arrivals = sent(rate * seconds, rate=rate, card_count=card_count, late_share=share)
+    late = late_s([one for one in arrivals if one.due_s > settled_s])
+
+    assert sum(one >= OFFLINE_S[0] for one in late) / len(late) == pytest.approx(share, rel=0.3, abs=0.01)
+
+
+def test_late_payments_come_within_half_a_minute_of_the_start() -> None:
+    late = late_s(sent(200 * 30, rate=200.0))
+
+    assert sum(one > OFFLINE_S[0] for one in late) > 30
+
+
+def test_another_share_of_late_payments_counts_from_the_next_one_on() -> None:
+    stream = Arrivals(world(rate=100.0, card_count=1_000, late_share=0.5))
+    list(islice(stream, 20_000))
+    stream.late_share = 0.0
+    list(islice(stream, round(OFFLINE_S[1]) * 100))
+
+    assert max(late_s(list(islice(stream, 2_000)))) <= -SKEW_S[0]
+
+
 def test_nothing_is_late_if_no_phone_is_ever_offline() -> None:
     assert max(late_s(sent(5_000, card_count=1_000, late_share=0.0))) <= -SKEW_S[0]
 
