@@ -174,7 +174,8 @@ def _limit(profile: Mapping[str, Any] | None, name: str, usual: float) -> float:
 
 def total(uses: Sequence[Use]) -> float:
     """Their money, added up in cents."""
-    return sum(round(one[AMOUNT] * 100) for one in uses) / 100
+    cents: int = sum(round(one[AMOUNT] * 100) for one in uses)
+    return cents / 100
 
 
 def alert(card: Card, card_id: str, use: Use, verdict: Verdict, sent_at: int) -> dict[str, Any]:
