@@ -57,6 +57,7 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/streams/start_up.py
 	$(BIN)/python bench/streams/replay.py
 	$(BIN)/python bench/streams/keyed_state.py
+	$(BIN)/python bench/streams/patterns.py
 	$(BIN)/python bench/streams/windows.py
 
 docs: venv  ## Write the reference of the commands anew, and draw the pictures of time

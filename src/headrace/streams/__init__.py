@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from headrace.streams.deduplicate import deduplicate
     from headrace.streams.keyed.vectorised import EventTime
     from headrace.streams.keyed_state import keyed, vectorised
+    from headrace.streams.match import match
+    from headrace.streams.patterns.skipping import (
+        all_matches,
+        arrival,
+        non_overlapping,
+        skip_to_first,
+        skip_to_last,
+    )
+    from headrace.streams.patterns.so_far import MatchSoFar
     from headrace.streams.pipeline import Pipeline, pipeline
     from headrace.streams.recent import recent
     from headrace.streams.sinks.idempotent import idempotent
@@ -62,12 +71,15 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "DeltaTable": "table",
     "EventTime": "keyed.vectorised",
+    "MatchSoFar": "patterns.so_far",
     "Pipeline": "pipeline",
     "PostgresTable": "table",
     "Topic": "topic",
     "Windowed": "window",
     "adaptive": "time.policies",
+    "all_matches": "patterns.skipping",
     "approximate_distinct": "windows.sketches",
+    "arrival": "patterns.skipping",
     "bounded": "time.policies",
     "cumulative": "windows.kinds",
     "declared": "time.policies",
@@ -85,6 +97,8 @@ _HOMES: Final = {
     "idempotent": "sinks.idempotent",
     "keyed": "keyed_state",
     "last": "windows.arrival",
+    "match": "match",
+    "non_overlapping": "patterns.skipping",
     "on_time": "windows.triggers",
     "percentile": "windows.quantiles",
     "percentiles": "windows.quantiles",
@@ -95,6 +109,8 @@ _HOMES: Final = {
     "recent": "recent",
     "session_window": "windows.kinds",
     "side_output": "windows.late",
+    "skip_to_first": "patterns.skipping",
+    "skip_to_last": "patterns.skipping",
     "sliding": "windows.kinds",
     "static": "static",
     "top": "top",
@@ -143,12 +159,15 @@ def __dir__() -> list[str]:
 __all__ = [
     "DeltaTable",
     "EventTime",
+    "MatchSoFar",
     "Pipeline",
     "PostgresTable",
     "Topic",
     "Windowed",
     "adaptive",
+    "all_matches",
     "approximate_distinct",
+    "arrival",
     "bounded",
     "cumulative",
     "declared",
@@ -166,6 +185,8 @@ __all__ = [
     "idempotent",
     "keyed",
     "last",
+    "match",
+    "non_overlapping",
     "on_time",
     "percentile",
     "percentiles",
@@ -176,6 +197,8 @@ __all__ = [
     "recent",
     "session_window",
     "side_output",
+    "skip_to_first",
+    "skip_to_last",
     "sliding",
     "static",
     "top",

@@ -44,7 +44,7 @@ class ByArrival:
 
     def gather(self, rows: pa.Table, starts: Starts) -> Partials:
         values = values_of(rows, self.column)
-        places = _places(rows)
+        places = log_places(rows)
         if self.ignore_nulls:
             places = (pc.if_else(values.is_valid(), places[0], None), *places[1:])
         return self._chosen((values, *places), starts)
@@ -82,7 +82,8 @@ def last(column: str, *, ignore_nulls: bool = False, name: str | None = None) ->
     return ByArrival(name=name or f"last_{column}", column=column, is_last=True, ignore_nulls=ignore_nulls)
 
 
-def _places(rows: pa.Table) -> tuple[pa.Array, ...]:
+def log_places(rows: pa.Table) -> tuple[pa.Array, ...]:
+    """Where each row stands in the log: when it was written, its partition and offset; zeros if unknown."""
     if METADATA_COLUMN not in rows.schema.names:
         return tuple(pa.array(np.zeros(len(rows), dtype=np.int64)).cast(kind) for kind in _PLACE)
     place = values_of(rows, METADATA_COLUMN)

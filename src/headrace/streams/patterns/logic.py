@@ -1,0 +1,401 @@
+"""Finds a pattern in the rows of each key: the logic of `hr.match`.
+
+A step, with W the watermark before it and W' the one after:
+
+1. A row at t < W is late.
+2. In the order of event time, rows wait until the watermark is past them: those at t < W' come up, by time;
+   of the same time, in the order of the log. By arrival, all rows come up at once, in the order of the log.
+3. Attempts go on with the rows that have come up, and each of those rows that can be a first one begins an
+   attempt. Those whose time is over by W' are closed.
+4. Attempts are settled; those that are told of become results.
+
+State: `waiting` has the rows that have not come up. `rows` has, of each key, those that have come up, from
+the first row on at which an attempt is still waited for; by key, and within a key in their order:
+
+    the row's own columns, and the mask of its conditions
+    _threads   the attempt that begins at this row: the state of its automaton; NULL where none does
+    _matched   how many rows its match has so far, 0 for none
+    _outcome   what has come of it, if it only waits for others to be decided
+    _length    how many rows it has looked at by then
+
+So what is kept of a key is at most `limit` rows, and those that wait for the watermark. An attempt that would
+need more is cut off. It goes to the output `cut_off`, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.errors import PipelineError
+from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
+from headrace.streams.patterns.attempts import Attempts, OrderedRows, begin, chosen, together
+from headrace.streams.patterns.automaton import Automaton, automaton_of
+from headrace.streams.patterns.evidence import CUT_OFF, Told, match_schema, match_table, own_names
+from headrace.streams.patterns.program import Program
+from headrace.streams.patterns.settling import Settled, settle
+from headrace.streams.patterns.skipping import Emit, non_overlapping
+from headrace.streams.patterns.so_far import Condition
+from headrace.streams.patterns.walk import Conditions, Outcome, Walked, walk
+from headrace.streams.time.bounds import END_US
+from headrace.streams.time.policies import Policy
+from headrace.streams.time.watermarks import Tracked, track
+from headrace.streams.windows.arrival import log_places
+from headrace.streams.windows.exact import column_type, in_one_piece
+from headrace.streams.windows.kept_state import check_types
+from headrace.streams.windows.keys import key_codes
+from headrace.streams.windows.late import Drop, LatePolicy, Update, drop
+from headrace.streams.windows.results import (
+    WATERMARK,
+    LateRows,
+    Layout,
+    time_type,
+    times_us,
+    watermark_gauge,
+)
+from headrace.streams.windows.runs import Flags, Indices, ranges, run_lengths, starts_of_changes
+
+ROWS: Final = "rows"
+WAITING: Final = "waiting"
+LIMIT: Final = 1_000
+"""How many rows an attempt looks at, where nothing is said."""
+
+_KEPT: Final = pa.schema(
+    {
+        "_threads": pa.binary(),
+        "_matched": pa.int64(),
+        "_outcome": pa.int8(),
+        "_length": pa.int64(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternMatches:
+    """Steps the search for a pattern."""
+
+    by: tuple[str, ...]
+    time: str
+    program: Program
+    names: tuple[str, ...]
+    """In the order of their bits."""
+    mask: str
+    """The column of masks: which conditions are true of a row."""
+    watermark: Policy
+    within_us: int | None = None
+    functions: Mapping[int, Condition] = field(default_factory=dict)
+    """Conditions that ask for the match so far, by bit. The bit says what is known without them."""
+    emit: Emit = non_overlapping
+    limit: int = LIMIT
+    is_by_arrival: bool = False
+    skips_others: bool = False
+    """Whether rows of which no condition is true may lie anywhere, so that they need not be looked at."""
+    tells_timed_out: bool = False
+    late: LatePolicy = drop
+    cut_off: LatePolicy = drop
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise PipelineError(f"match() looks at {self.limit!r} rows: let limit be at least one")
+        if self.within_us is None and self.program.has_tail:
+            raise PipelineError(
+                "the pattern ends with '!': say within=..., so that it is known when nothing has come"
+            )
+        if isinstance(self.late, Update) or isinstance(self.cut_off, Update):
+            raise PipelineError(
+                "match() gives no match twice, so it can't update: drop, or side_output(topic)"
+            )
+
+    def output_schemas(self, rows: pa.Schema) -> Mapping[str, pa.Schema]:
+        for name in self.by:
+            column_type(rows, name)
+        matches = match_schema(rows, self.by, time_type(rows, self.time))
+        return {RESULTS: matches, CUT_OFF: matches, LATE: self._layout(rows).late}
+
+    def step(self, state: Tables, arrivals: Arrivals) -> Step:
+        tracked = track(self.watermark, state.get(WATERMARK), arrivals)
+        rows = arrivals.rows
+        time_us, has_time = times_us(rows, self.time)
+        late = LateRows(
+            is_late=has_time & (time_us < tracked.before_us),
+            has_time=has_time,
+            start_us=time_us,
+            end_us=time_us,
+            watermark_us=tracked.before_us,
+        )
+        taken = has_time & ~late.is_late
+        if self.skips_others:
+            taken &= np.asarray(rows[self.mask], dtype=np.int64) != 0
+        come = rows if taken.all() else rows.filter(pa.array(taken))
+        ready, waiting = self._come_up(state.get(WAITING), come, tracked)
+        search = _Search.of(self, state.get(ROWS), ready)
+        outputs, counts, kept = search.run(tracked)
+        return Step(
+            state={WATERMARK: tracked.table, ROWS: kept, WAITING: waiting},
+            outputs={**outputs, **late.outputs(rows, self._layout(rows.schema), self.late)},
+            counts={**counts, **late.counts(self.late)},
+            gauges=watermark_gauge(tracked.after_us),
+            time_report=tracked.report,
+        )
+
+    def _layout(self, rows: pa.Schema) -> Layout:
+        return Layout(rows=rows, by=self.by, time=time_type(rows, self.time), aggregates=())
+
+    def _come_up(
+        self, waiting: pa.Table | None, come: pa.Table, tracked: Tracked
+    ) -> tuple[pa.Table, pa.Table]:
+        """The rows that come up now, in their order, and those that go on waiting."""
+        waiting = _fitted(waiting, come.schema)
+        if self.is_by_arrival and not len(waiting):
+            return _in_order(come, self.time, by_arrival=True), waiting
+        everything = waiting
+        if len(come):
+            everything = pa.concat_tables([waiting, come]).combine_chunks()
+        is_ready = times_us(everything, self.time)[0] < tracked.after_us
+        if not is_ready.any():
+            return everything.slice(0, 0), everything
+        ready = everything.filter(pa.array(is_ready))
+        return _in_order(ready, self.time, by_arrival=False), everything.filter(pa.array(~is_ready))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Search:
+    """A step's search, over what is kept of the rows that have come up before, and those that come up now.
+
+    `place` of a row is where it is in the order of keys, `source` where it is in the two tables.
+    """
+
+    logic: PatternMatches
+    kept: pa.Table
+    ready: pa.Table
+    names: list[str]
+    """The columns of rows that are kept."""
+    automaton: Automaton
+    source: Indices
+    rows: OrderedRows
+    attempts: Attempts
+    is_changed: bool
+
+    @classmethod
+    def of(cls, logic: PatternMatches, kept: pa.Table | None, ready: pa.Table) -> _Search:
+        names = [*own_names(ready.schema), logic.mask]
+        kept = _fitted(kept, pa.schema([*(ready.schema.field(name) for name in names), *_KEPT]))
+        automaton = automaton_of(logic.program, is_ordered=not logic.functions)
+        codes = np.concatenate(key_codes([kept, ready], logic.by))
+        source = np.argsort(codes, kind="stable")
+        starts = starts_of_changes(codes[source])
+        lengths = run_lengths(starts, len(source))
+        rows = OrderedRows(
+            masks=_gathered(kept, ready, lambda table: np.asarray(table[logic.mask], dtype=np.int64))[source],
+            time_us=_gathered(kept, ready, lambda table: times_us(table, logic.time)[0])[source],
+            key_ends=np.repeat(starts + lengths, lengths),
+        )
+        attempts = together(
+            _kept_attempts(kept, automaton, source, starts, lengths),
+            begin(
+                np.flatnonzero((source >= kept.num_rows) & (rows.masks & automaton.first_mask != 0)),
+                automaton.start,
+            ),
+        )
+        return cls(
+            logic=logic,
+            kept=kept,
+            ready=ready,
+            names=names,
+            automaton=automaton,
+            source=source,
+            rows=rows,
+            attempts=attempts,
+            is_changed=ready.num_rows > 0,
+        )
+
+    def run(self, tracked: Tracked) -> tuple[dict[str, pa.Table], dict[str, int], pa.Table]:
+        """The outputs, what is counted, and what is kept."""
+        logic, attempts = self.logic, self.attempts
+        is_end = tracked.after_us >= END_US
+        before, at = attempts.outcome.copy(), attempts.at.copy()
+        attempts.go_on(self.automaton, self.rows, within_us=logic.within_us, limit=logic.limit)
+        attempts.close(self.automaton, self.rows, within_us=logic.within_us, watermark_us=tracked.after_us)
+        if logic.functions:
+            self._look_closer(
+                np.flatnonzero((attempts.at > at) | (attempts.outcome != before)), is_end=is_end
+            )
+        self.is_changed |= bool((attempts.outcome != before).any())
+        dropped = {Outcome.FAILED} if logic.tells_timed_out else {Outcome.FAILED, Outcome.TIMED_OUT}
+        self.attempts = chosen(attempts, ~np.isin(attempts.outcome, [int(each) for each in dropped]))
+        bit = None if logic.emit.name is None else logic.names.index(logic.emit.name)
+        keys = self.rows.key_ends[self.attempts.first]
+        settled = settle(self.attempts, keys, logic.emit, bit, self._taken)
+        outputs, counts = self._told(settled)
+        return outputs, counts, self._still_kept(chosen(self.attempts, settled.stays))
+
+    def _look_closer(self, which: Indices, *, is_end: bool) -> None:
+        """Decide attempts by the conditions that ask for the match so far."""
+        attempts = self.attempts
+        for number in which.tolist():
+            outcome = attempts.outcome[number]
+            if outcome == Outcome.FAILED:
+                continue
+            is_over = outcome in {Outcome.TIMED_OUT, Outcome.CUT_OFF}
+            length = int(attempts.at[number] - attempts.first[number])
+            walked = self._walk(int(attempts.first[number]), length, is_closed=is_over or is_end)
+            found = walked.outcome
+            if found is Outcome.TIMED_OUT:
+                # It was still possible, so what has ended it is what was found before.
+                found = Outcome(outcome) if is_over else Outcome.FAILED
+            if outcome == Outcome.CUT_OFF and self.logic.program.has_tail and found is Outcome.MATCHED:
+                # Nothing has come that may not, but the time is not over.
+                found = Outcome.CUT_OFF
+            attempts.outcome[number] = found
+            attempts.length[number] = walked.length
+
+    def _taken(self, number: int) -> Walked:
+        first, length = int(self.attempts.first[number]), int(self.attempts.length[number])
+        return self._walk(first, length, is_closed=True)
+
+    def _walk(self, first: int, length: int, *, is_closed: bool) -> Walked:
+        logic = self.logic
+        conditions = None
+        if logic.functions:
+            key = self._row(first)
+            conditions = Conditions(
+                names=logic.names,
+                functions=logic.functions,
+                row=lambda place: self._row(first + place),
+                key=tuple(key[name] for name in logic.by),
+            )
+        masks = self.rows.masks[first : first + length].tolist()
+        return walk(logic.program, masks, is_closed=is_closed, conditions=conditions)
+
+    def _row(self, place: int) -> Mapping[str, Any]:
+        source = int(self.source[place])
+        table, at = (self.kept, source) if source < len(self.kept) else (self.ready, source - len(self.kept))
+        (row,) = table.select(self.names[:-1]).slice(at, 1).to_pylist()
+        found: Mapping[str, Any] = row
+        return found
+
+    def _told(self, settled: Settled) -> tuple[dict[str, pa.Table], dict[str, int]]:
+        logic = self.logic
+        told = [
+            Told(
+                outcome=Outcome(int(self.attempts.outcome[number])),
+                bits=tuple(bit for bit, _ in walked.taken),
+                places=tuple(int(self.attempts.first[number]) + place for _, place in walked.taken),
+            )
+            for number, walked in settled.given
+        ]
+        results = [each for each in told if each.outcome is not Outcome.CUT_OFF]
+        cut_off = [each for each in told if each.outcome is Outcome.CUT_OFF]
+        outputs = {RESULTS: self._table(results)}
+        if cut_off and not isinstance(logic.cut_off, Drop):
+            outputs[CUT_OFF] = self._table(cut_off)
+        counts = {
+            "matches": sum(each.outcome is Outcome.MATCHED for each in told),
+            "timed_out": sum(each.outcome is Outcome.TIMED_OUT for each in told),
+            "cut_off": len(cut_off),
+        }
+        return outputs, {name: count for name, count in counts.items() if count}
+
+    def _table(self, told: list[Told]) -> pa.Table:
+        logic = self.logic
+        schema = match_schema(self.ready.schema, logic.by, time_type(self.ready.schema, logic.time))
+        places = np.asarray([place for each in told for place in each.places], dtype=np.int64)
+        return match_table(
+            schema,
+            told,
+            names=logic.names,
+            rows=self._rows(places),
+            time_us=self.rows.time_us[places],
+            by=logic.by,
+            within_us=logic.within_us,
+            is_until_over=logic.program.has_tail,
+        )
+
+    def _rows(self, places: Indices) -> pa.Table:
+        both = pa.concat_tables([self.kept.select(self.names), self.ready.select(self.names)])
+        return both.take(pa.array(self.source[places]))
+
+    def _still_kept(self, attempts: Attempts) -> pa.Table:
+        """The rows from the first attempt of each key on."""
+        if not self.is_changed:
+            return self.kept
+        ends = self.rows.key_ends[attempts.first]
+        firsts = attempts.first[np.unique(ends, return_index=True)[1]]
+        lengths = self.rows.key_ends[firsts] - firsts
+        places = ranges(firsts, lengths)
+        at = np.searchsorted(places, attempts.first)
+        is_attempt = np.zeros(len(places), dtype=bool)
+        is_attempt[at] = True
+        threads: list[bytes | None] = [None] * len(places)
+        for place, written in zip(at.tolist(), self.automaton.written(attempts.state), strict=True):
+            threads[place] = written
+        own = [
+            pa.array(threads, pa.binary()),
+            _sparse(attempts.match_length, at, is_attempt),
+            _sparse(attempts.outcome, at, is_attempt),
+            _sparse(attempts.length, at, is_attempt),
+        ]
+        rows = self._rows(places)
+        columns = [*rows.columns, *(column.cast(each.type) for column, each in zip(own, _KEPT, strict=True))]
+        return pa.Table.from_arrays(columns, schema=pa.schema([*rows.schema, *_KEPT])).combine_chunks()
+
+
+def _fitted(kept: pa.Table | None, schema: pa.Schema) -> pa.Table:
+    """A table of state with the columns that rows have now; one that is new is NULL in older rows."""
+    if kept is None:
+        return schema.empty_table()
+    check_types(kept, schema)
+    if kept.schema.equals(schema):
+        return kept
+    count, known = kept.num_rows, set(kept.schema.names)
+    columns = [kept[each.name] if each.name in known else pa.nulls(count, each.type) for each in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _in_order(rows: pa.Table, time: str, *, by_arrival: bool) -> pa.Table:
+    """Rows in the order in which they count."""
+    places = [np.asarray(each.cast(pa.int64())) for each in log_places(rows)]
+    times = [] if by_arrival else [times_us(rows, time)[0]]
+    order = np.lexsort((*reversed(places), *times))
+    return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
+
+
+def _gathered(kept: pa.Table, ready: pa.Table, read: Callable[[pa.Table], Indices]) -> Indices:
+    return np.concatenate([read(kept), read(ready)])
+
+
+def _kept_attempts(
+    kept: pa.Table, automaton: Automaton, source: Indices, starts: Indices, lengths: Indices
+) -> Attempts:
+    """The attempts that are waited for; they go on at the first new row of their key."""
+    threads = in_one_piece(kept["_threads"])
+    which = np.flatnonzero(np.asarray(threads.is_valid()))
+    place_of = np.empty(len(source), dtype=np.int64)
+    place_of[source] = np.arange(len(source))
+    first = place_of[which]
+    new_before = np.append(0, np.cumsum(source >= kept.num_rows))
+    run = np.searchsorted(starts, first, side="right") - 1
+    ends = starts[run] + lengths[run]
+    order = np.argsort(first, kind="stable")
+    which, first, ends = which[order], first[order], ends[order]
+    picked = kept.select(_KEPT.names).take(pa.array(which))
+    return Attempts(
+        first=first,
+        at=ends - (new_before[ends] - new_before[first]),
+        state=automaton.read(picked["_threads"].to_pylist()),
+        match_length=np.array(picked["_matched"], dtype=np.int64),
+        outcome=np.array(picked["_outcome"], dtype=np.int8),
+        length=np.array(picked["_length"], dtype=np.int64),
+    )
+
+
+def _sparse(values: npt.NDArray[np.signedinteger[Any]], at: Indices, is_there: Flags) -> pa.Array:
+    """Values at these places, and NULL at the others."""
+    filled = np.zeros(len(is_there), dtype=values.dtype)
+    filled[at] = values
+    return pa.array(filled, mask=~is_there)

@@ -1,0 +1,167 @@
+"""Patterns on Spark: exact through restarts, with late rows, limits, conditions in Python, and new code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+import headrace.streams as hr
+from headrace.errors import PipelineError
+from headrace.streams.buckets.reports import collected
+from headrace.streams.recent import REALTIME_SETTING
+from headrace.streams.sinks.records import JSON_OPTIONS
+
+pytestmark = pytest.mark.spark
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+prices = hr.topic(
+    "prices",
+    schema="symbol string, price double, at timestamp",
+    key="symbol",
+    event_time="at",
+    watermark="10 seconds",
+    partitions=2,
+)
+
+
+def falls(row: Mapping[str, Any], match: hr.MatchSoFar) -> bool:
+    return match.previous is None or row["price"] < match.previous["price"]
+
+
+def recovers(row: Mapping[str, Any], match: hr.MatchSoFar) -> bool:
+    lowest = match.min("price", "fall")
+    has_fallen = lowest is not None and match.count("fall") > 1
+    return has_fallen and row["price"] is not None and row["price"] > 2 * lowest
+
+
+def searched(prices: DataFrame, pattern: str, **asked: Any) -> DataFrame:
+    return hr.match(
+        prices,
+        by="symbol",
+        order_by="at",
+        pattern=pattern,
+        define={"fall": ("price > 0", falls), "rise": recovers},
+        within="1 minute",
+        limit=4,
+        timed_out=True,
+        **asked,
+    )
+
+
+@hr.pipeline(writes=hr.topic("rebounds", key="symbol"))
+def rebounds(prices: DataFrame) -> DataFrame:
+    return searched(prices, "fall+ rise")
+
+
+@hr.pipeline(writes=hr.topic("rebounds", key="symbol"))
+def changed(prices: DataFrame) -> DataFrame:
+    return searched(prices, "fall{3} rise")
+
+
+def price(symbol: str | None, second: int, value: float | None) -> dict[str, Any]:
+    return {"symbol": symbol, "price": value, "at": NOON + timedelta(seconds=second)}
+
+
+def found(match: Mapping[str, Any]) -> tuple[str | None, str, list[tuple[str, float]]]:
+    evidence = [(each["matched"], each["row"]["price"]) for each in match["evidence"]]
+    return match["symbol"], match["outcome"], evidence
+
+
+def read(script: Any, topic: str) -> list[dict[str, Any]]:
+    return [json.loads(message.value()) for message in script._read(topic)]
+
+
+ROWS = [
+    *(price("a", second, value) for second, value in enumerate([10.0, 8.0, 3.0, 7.0])),
+    *(price("ü", second, value) for second, value in enumerate([9.0, 4.0])),
+    *(price(None, second, value) for second, value in enumerate([5.0, 2.0, None, 1.0])),
+    *(price("long", second, value) for second, value in enumerate([9.0, 8.0, 7.0, 6.0, 5.0, 4.0])),
+]
+
+
+def test_matches_are_the_same_live_and_in_batch_and_what_is_no_match_has_its_place(
+    headrace_pipeline: Any, headrace_spark: SparkSession
+) -> None:
+    script = headrace_pipeline(rebounds)
+    script.add(prices, *ROWS[:7]).process()
+    script.add(prices, *ROWS[7:]).advance(prices, NOON + timedelta(seconds=40)).process()
+    live = read(script, "rebounds")
+    assert [found(match) for match in live] == [
+        ("a", "match", [("fall", 10.0), ("fall", 8.0), ("fall", 3.0), ("rise", 7.0)])
+    ]
+
+    # Too late, and no time at all; then the time of all attempts is over.
+    script.add(prices, price("a", 1, 1.0), {"symbol": "a", "price": 1.0}).process()
+    with collected() as reports:
+        script.advance(prices, NOON + timedelta(seconds=400)).process()
+    (told,) = reports[0].batches()
+    assert told.counts["timed_out"] == 7
+    live += read(script, "rebounds")
+    assert sorted((row["reason"], row["price"]) for row in read(script, "rebounds.late")) == [
+        ("late", 1.0),
+        ("no event time", 1.0),
+    ]
+    cut_off = {json.dumps(found(match)) for match in read(script, "rebounds.cut-off")}
+    nine, eight, seven, six = (["fall", value] for value in (9.0, 8.0, 7.0, 6.0))
+    assert json.dumps(["long", "cut_off", [nine, eight, seven, six]]) in cut_off
+
+    rows = rebounds(hr.static(headrace_spark, prices, ROWS))
+    batch = rows.select(F.to_json(F.struct("*"), JSON_OPTIONS).alias("value")).collect()
+    assert sorted(map(json.dumps, live)) == sorted(json.dumps(json.loads(row.value)) for row in batch)
+
+    with pytest.raises(PipelineError, match="pattern"):
+        script.add(prices, price("a", 500, 1.0)).restart(changed)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"pattern": "small tall"}, "nothing says which rows are 'tall': put it into define"),
+        ({"pattern": "small"}, "'big' is defined, and is not in the pattern 'small'"),
+        ({"define": {"small": "price", "big": "true"}}, "'small' is double; a condition is true or false"),
+        ({"define": {"small": "cost < 1", "big": "true"}}, "'small' can't be computed: .*cost"),
+        ({"define": {"small": lambda _row: True, "big": "true"}}, "does not take two arguments"),
+        ({"define": {"small": 5, "big": "true"}}, "'small' is 5; give a column, a function"),
+        ({"contiguity": "loose"}, "contiguity is 'loose'; say 'strict' or 'relaxed'"),
+        ({"emit": "all"}, "emit is 'all'; say hr.non_overlapping"),
+        ({"emit": hr.skip_to_last("tall")}, "nothing says which rows are 'tall'"),
+        ({"limit": 0}, "limit is 0; use 1 to 100,000 rows"),
+        ({"order_by": "price"}, "event_time price is double; use a timestamp"),
+        ({"event_time": "other"}, "order_by is 'at' and event_time is 'other'"),
+        ({"by": "start"}, "there is no column 'start'"),
+    ],
+)
+def test_what_can_not_be_searched_for_is_refused(
+    headrace_spark: SparkSession, asked: dict[str, Any], told: str
+) -> None:
+    given = {
+        "by": "symbol",
+        "order_by": "at",
+        "pattern": "small big",
+        "define": {"small": F.col("price") < 1, "big": F.col("price") > 9},
+    }
+    with pytest.raises(PipelineError, match=told):
+        hr.match(hr.static(headrace_spark, prices, []), **{**given, **asked})
+
+
+def test_real_time_mode_refuses_it_and_says_what_to_do(headrace_spark: SparkSession) -> None:
+    stream = headrace_spark.readStream.format("rate").load().withColumnRenamed("timestamp", "at")
+    headrace_spark.conf.set(REALTIME_SETTING, "true")
+    try:
+        with pytest.raises(PipelineError, match=r"hr\.match .* real-time mode can't run: use hr.recent"):
+            hr.match(
+                stream,
+                by="value",
+                order_by="at",
+                watermark="1 second",
+                pattern="a",
+                define={"a": "true"},
+            )
+    finally:
+        headrace_spark.conf.unset(REALTIME_SETTING)
