@@ -222,9 +222,9 @@ class _Search:
         attempts.go_on(self.automaton, self.rows, within_us=logic.within_us, limit=logic.limit)
         attempts.close(self.automaton, self.rows, within_us=logic.within_us, watermark_us=tracked.after_us)
         if logic.functions:
-            self._look_closer(
-                np.flatnonzero((attempts.at > at) | (attempts.outcome != before)), is_end=is_end
-            )
+            is_moved = (attempts.at > at) | (attempts.outcome != before)
+            which = np.flatnonzero(is_moved & (attempts.outcome != Outcome.FAILED))
+            self._look_closer(which, is_end=is_end)
         self.is_changed |= bool((attempts.outcome != before).any())
         dropped = {Outcome.FAILED} if logic.tells_timed_out else {Outcome.FAILED, Outcome.TIMED_OUT}
         self.attempts = chosen(attempts, ~np.isin(attempts.outcome, [int(each) for each in dropped]))
@@ -239,8 +239,6 @@ class _Search:
         attempts = self.attempts
         for number in which.tolist():
             outcome = attempts.outcome[number]
-            if outcome == Outcome.FAILED:
-                continue
             is_over = outcome in {Outcome.TIMED_OUT, Outcome.CUT_OFF}
             length = int(attempts.at[number] - attempts.first[number])
             walked = self._walk(int(attempts.first[number]), length, is_closed=is_over or is_end)

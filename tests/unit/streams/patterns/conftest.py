@@ -263,6 +263,9 @@ class _Naive:
         if isinstance(node, Gap):
             yield at, taken, node.without if gap is None else gap | node.without
             return
+        if not taken:
+            # A match begins with a row that it takes.
+            gap = DIRECT
         is_default = gap is None and bool(taken) and self.search.contiguity == "relaxed"
         is_unit = isinstance(node, Step) or (isinstance(node, Alternation) and not is_nullable(node))
         if is_default and is_unit:
