@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import OffsetOutOfRange, PartitionClosed
 from headrace.log.appending import Appending
@@ -24,6 +24,7 @@ from headrace.log.durability import Durability
 from headrace.log.failure import storage_error
 from headrace.log.log_start import remove_deleted
 from headrace.log.marker import Marker
+from headrace.log.partition_reading import PartitionReading
 from headrace.log.partition_search import PartitionSearch
 from headrace.log.producers import ProducerStates
 from headrace.log.record_deletion import LogStart
@@ -35,7 +36,7 @@ from headrace.log.timestamps import TimestampedOffset
 from headrace.log.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from headrace.clock import Clock
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from headrace.log.compaction import LastWord
     from headrace.log.disk import Disk
     from headrace.log.producers import ProducerInfo
-    from headrace.log.recovery import CutTail
+    from headrace.log.recovery import CutTail, Recovered
     from headrace.log.segment_cleaner import CleanedSegment
     from headrace.log.storage import Storage
     from headrace.log.stored_batches import StoredBatches
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from headrace.log.transaction_index import AbortedTransaction
 
 logger: Final = logging.getLogger(__name__)
-
-_Found = TypeVar("_Found")
 
 
 class PartitionLog:
@@ -69,29 +68,17 @@ class PartitionLog:
         settings: TopicSettings,
         clock: Clock,
         storage: Storage,
-        *,
-        recovery_point: int,
+        recovered: Recovered,
     ) -> None:
         self.directory = directory
         self._settings = settings
         self._clock = clock
         self._storage = storage
         self._fail_stop = storage.fail_stop
-        self._producers = ProducerStates(expiration_s=storage.producer_expiration_ms / 1000)
-        finish_swaps(storage.disk, directory)
-        log_start_offset = remove_deleted(storage.disk, directory)
-        recovered = Recovery(
-            directory,
-            settings,
-            self._producers,
-            storage,
-            recovery_point=recovery_point,
-            log_start_offset=log_start_offset,
-            now_s=clock.monotonic_s(),
-        ).run()
+        self._producers = recovered.producers
         self.cut: CutTail | None = recovered.cut
         self._segments = SegmentList(recovered.segments, self._new_segment)
-        self._log_start = LogStart(directory, storage, self._segments, log_start_offset)
+        self._log_start = LogStart(directory, storage, self._segments, recovered.log_start_offset)
         self.cleaning_lock = Lock()
         """Held by whoever retains or compacts, for as long as that takes; who is to stop when it retires."""
         self.is_retiring = False
@@ -123,6 +110,9 @@ class PartitionLog:
             require_open=self._require_open,
         )
         self._search = PartitionSearch(directory, storage.disk, self._segments)
+        self._reading = PartitionReading(
+            directory, self._segments, extent=lambda: (self.start_offset, self.end_offset)
+        )
         self._wants_checkpoint = (
             not recovered.is_complete or recovered.unchecked_bytes >= storage.checkpoint_bytes
         )
@@ -143,7 +133,8 @@ class PartitionLog:
         Everything below the recovery point, an offset, is known to be durable.
         """
         try:
-            log = cls(directory, settings, clock, storage, recovery_point=recovery_point)
+            recovered = _recovered(directory, settings, clock, storage, recovery_point)
+            log = cls(directory, settings, clock, storage, recovered)
         except OSError as error:
             raise storage_error(f"opening the partition in {directory}", error) from error
         if log.cut is not None:
@@ -249,41 +240,15 @@ class PartitionLog:
 
         At least one batch comes, however small the maximum is. None comes that reaches `below_offset`.
         """
-        return self._first_found(
-            offset,
-            below_offset,
-            lambda segment, stop: segment.read(offset, size_bytes_max=size_bytes_max, below_offset=stop),
-        )
+        self._require_open()
+        return self._reading.read(offset, size_bytes_max=size_bytes_max, below_offset=below_offset)
 
     def lend(
         self, offset: int, *, size_bytes_max: int, below_offset: int | None = None
     ) -> bytes | StoredBatches:
         """The same as `read`, but unread where there is much: to be read before anything else happens."""
-        return self._first_found(
-            offset,
-            below_offset,
-            lambda segment, stop: segment.lend(offset, size_bytes_max=size_bytes_max, below_offset=stop),
-        )
-
-    def _first_found(
-        self, offset: int, below_offset: int | None, look: Callable[[Segment, int], _Found]
-    ) -> _Found | bytes:
-        """What the first segment gives that has the offset or something after it, up to where to stop."""
         self._require_open()
-        if not self.start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRange(
-                f"{self.directory.name} has offsets {self.start_offset} to {self.end_offset}, not {offset}"
-            )
-        stop = self.end_offset if below_offset is None else min(below_offset, self.end_offset)
-        if offset >= stop:
-            return b""
-        try:
-            for segment in self._segments.from_offset(offset):
-                if found := look(segment, stop):
-                    return found
-        except OSError as error:
-            raise storage_error(f"reading {self.directory} at offset {offset}", error) from error
-        return b""
+        return self._reading.lend(offset, size_bytes_max=size_bytes_max, below_offset=below_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampedOffset | None:
         """The first record, in the order of offsets, that has this timestamp or a later one."""
@@ -415,3 +380,19 @@ class PartitionLog:
             storage=self._storage,
             index_interval_bytes=self._settings.index_interval_bytes,
         )
+
+
+def _recovered(
+    directory: Path, settings: TopicSettings, clock: Clock, storage: Storage, recovery_point: int
+) -> Recovered:
+    """What a partition goes on with, once what was begun before has been finished or undone."""
+    finish_swaps(storage.disk, directory)
+    return Recovery(
+        directory,
+        settings,
+        ProducerStates(expiration_s=storage.producer_expiration_ms / 1000),
+        storage,
+        recovery_point=recovery_point,
+        log_start_offset=remove_deleted(storage.disk, directory),
+        now_s=clock.monotonic_s(),
+    ).run()

@@ -96,6 +96,9 @@ class CutTail:
 class Recovered:
     """What a partition goes on with."""
 
+    log_start_offset: int
+    """Everything below it is deleted."""
+    producers: ProducerStates
     segments: list[Segment]
     """The last of them is active."""
     cut: CutTail | None
@@ -177,6 +180,8 @@ class Recovery:
                 segment.indexes.growing.seal()
         self._remove_strays(segments)
         return Recovered(
+            log_start_offset=self._log_start_offset,
+            producers=self._producers,
             segments=segments,
             cut=cut,
             checkpoint_offset=-1 if self._checkpoint is None else self._checkpoint.next_offset,
