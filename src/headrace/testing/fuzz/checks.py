@@ -94,6 +94,13 @@ def check_memory(api_key: int, version: int, seed: int) -> None:
     frame = OddRequests(random).frame(api_key, version)
     filling = random.choice((b"\0", b"\1", b"\2", b"\x7f", b"\xff"))
     frame = damage(frame, random, after=HEADER_BYTES) + filling * random.choice((0, 50_000))
+    # All threads are counted, and what is loaded when it is first needed: neither comes up each time.
+    peak_bytes = min(_peak_bytes(frame) for _ in range(2))
+    allowed_bytes = len(frame) * BYTES_PER_BYTE_MAX + 256 * KIB
+    assert peak_bytes <= allowed_bytes, f"{len(frame)} bytes took {peak_bytes} bytes of memory to decode"
+
+
+def _peak_bytes(frame: bytes) -> int:
     tracemalloc.start()
     try:
         decode(frame)
@@ -102,8 +109,7 @@ def check_memory(api_key: int, version: int, seed: int) -> None:
     finally:
         _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    allowed_bytes = len(frame) * BYTES_PER_BYTE_MAX + 256 * KIB
-    assert peak_bytes <= allowed_bytes, f"{len(frame)} bytes took {peak_bytes} bytes of memory to decode"
+    return peak_bytes
 
 
 def check_handlers(seed: int, *, rounds: int) -> None:
