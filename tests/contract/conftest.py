@@ -16,10 +16,10 @@ from typing import Any, Final
 import pytest
 
 from apache_kafka import ApacheKafka, server_jars
-from headrace.broker import Broker
 from headrace.config import Address, BrokerConfig, default_cache_dir, default_jars_dir
 from headrace.errors import SetupError
 from headrace.streams.jars import resolve_jars
+from headrace.testing.process import BrokerProcess
 from headrace.testing.waiting import eventually
 from kafka_clients.asyncio_kafka import AiokafkaClient
 from kafka_clients.confluent import ConfluentAdmin, ConfluentClient
@@ -80,23 +80,16 @@ def _param(name: str, *, is_java: bool) -> Any:
     return pytest.param(name, marks=[pytest.mark.java] if is_java else [])
 
 
-@pytest.fixture(scope="session", autouse=True)
-def collecting_is_quick() -> Iterator[None]:
-    """Leaves what is there before the first test out of every collection."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(scope="session")
 def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """In a process of its own: some calls of librdkafka's Python wrapper keep all other threads waiting."""
     # As impatient as `APACHE_SETTINGS`.
     config = BrokerConfig(
         listen=Address("127.0.0.1", 0), consumer_session_timeout_ms=3_000, consumer_heartbeat_interval_ms=200
     )
-    with Broker(tmp_path_factory.mktemp("embedded"), config=config) as broker:
-        yield Server(kind="embedded", bootstrap=broker.bootstrap, data_dir=broker.data_dir)
+    data_dir = tmp_path_factory.mktemp("embedded")
+    with BrokerProcess(data_dir, config=config) as broker:
+        yield Server(kind="embedded", bootstrap=broker.bootstrap, data_dir=data_dir)
 
 
 @pytest.fixture(scope="session")

@@ -45,7 +45,10 @@ CONSUMER_PROTOCOL: dict[str, str | int | bool] = {"group_protocol": "consumer"}
 
 
 def settle(
-    members: list[Consumer], share: Callable[[list[set[Partition]]], bool], record_count: int = 0
+    members: list[Consumer],
+    share: Callable[[list[set[Partition]]], bool],
+    record_count: int = 0,
+    within_s: float = SETTLED_WITHIN_S,
 ) -> list[Record]:
     """Poll all members in turn until their shares are right and so much was read; return that."""
     records: list[Record] = []
@@ -58,7 +61,7 @@ def settle(
     eventually(
         is_settled,
         lambda: f"an even share, now {[member.assignment() for member in members]},",
-        within_s=SETTLED_WITHIN_S,
+        within_s=within_s,
     )
     return records
 
@@ -213,11 +216,19 @@ def test_a_killed_members_share_goes_to_the_others_when_its_session_ends(
     start_member: Callable[..., subprocess.Popen[str]],
 ) -> None:
     topic = new_topic(2)
-    settings = {**EAGER, "session_timeout_ms": 1_500, "heartbeat_interval_ms": 200}
-    killed = start_member(library, topic, group_id=group, **settings)
-    survivor = client.consumer(group_id=group, **settings)
-    survivor.subscribe([topic])
-    settle([survivor], lambda shares: len(shares[0]) == 1)
+    settings = {**EAGER, "session_timeout_ms": 1_500}
+    for attempts_left in reversed(range(5)):
+        settings["group_id"] = f"{group}-{attempts_left}"
+        killed = start_member(library, topic, **settings)
+        survivor = client.consumer(**settings)
+        survivor.subscribe([topic])
+        try:
+            settle([survivor], lambda shares: len(shares[0]) == 1, within_s=SETTLED_WITHIN_S / 5)
+            break
+        except AssertionError:
+            # kafka-python's member may have missed the rebalance, for good: another group may do better.
+            if not attempts_left:
+                raise
     killed.kill()
     settle([survivor], are_even(2))
 

@@ -52,8 +52,13 @@ class ConfluentProducer(Producer):
                 self._send(record)
 
     def flush(self) -> list[tuple[int, int]]:
-        with _errors():
-            assert self._producer.flush(WITHIN_S) == 0, "not everything was sent in time"
+        try:
+            with _errors():
+                assert self._producer.flush(WITHIN_S) == 0, "not everything was sent in time"
+        except SystemError:
+            # The library may lose a fatal error on its way here. It tells it again to whoever asks for more.
+            self.begin_transaction()
+            raise
         sent, self._sent = self._sent, []
         for outcome in sent:
             if isinstance(outcome, KafkaError):
