@@ -18,27 +18,35 @@ PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ON_SPARK = "headrace.streams"
 LINK = re.compile(r"\]\((?!https?://)([^)#]+)[^)]*\)")
 
 
 def programs() -> list[object]:
-    """Each block of Python is a program; the tests of a page are one, so that Spark is started once."""
+    """Each block of Python is a program. The tests of a page are one, and those on Spark of all pages."""
     found: list[object] = []
+    tests_on_spark: dict[str, str] = {}
     for page in PAGES:
-        blocks = dict(enumerate(PYTHON_BLOCK.findall(page.read_text()), start=1))
-        tests = {number: source for number, source in blocks.items() if "def test_" in source}
-        groups = [{number: source} for number, source in blocks.items() if number not in tests]
-        for group in filter(None, [*groups, tests]):
-            marks = [pytest.mark.spark] if "headrace.streams" in "".join(group.values()) else []
-            name = f"{page.relative_to(ROOT)}, block {', '.join(map(str, group))}"
-            found.append(pytest.param(group, id=name, marks=marks))
-    return found
+        name = str(page.relative_to(ROOT))
+        sources = PYTHON_BLOCK.findall(page.read_text())
+        blocks = {f"{name}, block {number}": source for number, source in enumerate(sources, start=1)}
+        tests = {block: source for block, source in blocks.items() if "def test_" in source}
+        groups = [{block: source} for block, source in blocks.items() if block not in tests]
+        if ON_SPARK in "".join(tests.values()):
+            tests_on_spark |= tests
+        elif tests:
+            groups.append(tests)
+        for group in groups:
+            marks = [pytest.mark.spark] if ON_SPARK in "".join(group.values()) else []
+            found.append(pytest.param(group, id="; ".join(group), marks=marks))
+    marks = [pytest.mark.spark, pytest.mark.long]
+    return [*found, pytest.param(tests_on_spark, id="tests on Spark", marks=marks)]
 
 
 @pytest.mark.parametrize("blocks", programs())
-def test_the_python_of_the_documentation_runs(blocks: dict[int, str], tmp_path: Path) -> None:
-    for number, source in blocks.items():
-        (tmp_path / f"test_block_{number}.py").write_text(source)
+def test_the_python_of_the_documentation_runs(blocks: dict[str, str], tmp_path: Path) -> None:
+    for name, source in blocks.items():
+        (tmp_path / f"test_{re.sub(r'[^a-z0-9]+', '_', name.lower())}.py").write_text(source)
     are_tests = "def test_" in "".join(blocks.values())
     runner = ["-m", "pytest", "-q", "-p", "no:randomly"] if are_tests else []
     done = subprocess.run(
