@@ -20,6 +20,7 @@ from headrace.console.server import ConsoleServer
 from headrace.console.view import Control, View
 from headrace.driver.process import ProcessId
 from headrace.driver.status import Status, write_status
+from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -186,9 +187,13 @@ def test_sliders_flow_event_time_map_and_theme_work_on_one_page(
         slider.press("ArrowRight")
     assert moved.value.json() == {"name": "rate", "value": 30}
     expect(page.locator(".slider output")).to_have_text("30")
-    stream.send("transactions", *map(transaction, range(20)))
-    stream.send("transactions", *map(transaction, range(20)))
-    expect(page.locator("#time-words")).to_contain_text("Half of the events come within")
+
+    def is_told() -> bool:
+        # The page takes samples of what comes in, so some of it may pass unseen.
+        stream.send("transactions", *map(transaction, range(20)))
+        return "Half of the events come within" in page.locator("#time-words").inner_text()
+
+    eventually(is_told, "how late events come", pause_s=0.5)
     expect(page.locator("#time-chart .point").first).to_be_attached()
     expect(page.locator("#map-chart .point").first).to_be_attached()
     event = {"tx_id": "t", "amount": 5, "merchant": "grocer", "lat": 48.1, "lon": 11.6}
