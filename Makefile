@@ -6,8 +6,8 @@ SEEDS ?= 20000
 PYTEST_ARGS ?=
 # Hundreds of processes load the same modules: they are to be compiled once.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests that start Java, Spark or a browser: two at a time. The others wait more than they work, so four share
-# two cores.
+# Tests that start Java, Spark or a browser wait for them half of their time, so three share two cores; the others
+# wait more than that, so four do.
 HEAVY := spark or browser or demo or java
 
 .PHONY: help setup venv demo test test-fast soak lint format bench docs lock wheel clean
@@ -29,7 +29,7 @@ demo: venv  ## Run the fraud demo and its page; SECONDS=60 stops after a minute
 test: setup  ## Run all tests, those against a real Apache Kafka included
 	@$(PYTHON) scripts/ensure_chromium.py
 	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" $(PYTEST_ARGS)
-	$(BIN)/pytest -n 2 --dist worksteal -m "$(HEAVY)" $(PYTEST_ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -m "$(HEAVY)" $(PYTEST_ARGS)
 
 test-fast: venv  ## Run the unit and integration tests that need no Spark: about a minute
 	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" tests/unit tests/integration --ignore tests/integration/failpoints $(PYTEST_ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -24,9 +25,25 @@ _LEFT_OPEN = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Bear with what clients do, and begin with what takes long: no core is to wait for it at the end."""
     for item in items:
         if "kafka_python" in item.nodeid.replace("-", "_"):
             item.add_marker(_LEFT_OPEN)
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    worker_count = getattr(config, "workerinput", {}).get("workercount", 1)
+    items[:] = _dealt(items, worker_count)
+
+
+def pytest_collection_finish() -> None:
+    """Have the collector of garbage pass over what was there before the first test: some tests ask for it."""
+    gc.collect()
+    gc.freeze()
+
+
+def _dealt(items: list[pytest.Item], worker_count: int) -> list[pytest.Item]:
+    """Each worker is given an equal stretch of all items to begin with: first its share of the long ones."""
+    long = [item for item in items if item.get_closest_marker("long") is not None]
+    others = [item for item in items if item.get_closest_marker("long") is None]
+    ends = [len(others) * number // worker_count for number in range(worker_count + 1)]
+    hands = [[*long[n::worker_count], *others[ends[n] : ends[n + 1]]] for n in range(worker_count)]
+    return [item for hand in hands for item in hand]
