@@ -31,6 +31,8 @@ from headrace.errors import SetupError
 
 if TYPE_CHECKING:
     from headrace.streams.deduplicate import deduplicate
+    from headrace.streams.join import join
+    from headrace.streams.joins.within import between
     from headrace.streams.keyed.vectorised import EventTime
     from headrace.streams.keyed_state import keyed, vectorised
     from headrace.streams.match import match
@@ -80,6 +82,7 @@ _HOMES: Final = {
     "all_matches": "patterns.skipping",
     "approximate_distinct": "windows.sketches",
     "arrival": "patterns.skipping",
+    "between": "joins.within",
     "bounded": "time.policies",
     "cumulative": "windows.kinds",
     "declared": "time.policies",
@@ -95,6 +98,7 @@ _HOMES: Final = {
     "heavy_hitters": "windows.sketches",
     "hopping": "windows.kinds",
     "idempotent": "sinks.idempotent",
+    "join": "join",
     "keyed": "keyed_state",
     "last": "windows.arrival",
     "match": "match",
@@ -168,6 +172,7 @@ __all__ = [
     "all_matches",
     "approximate_distinct",
     "arrival",
+    "between",
     "bounded",
     "cumulative",
     "declared",
@@ -183,6 +188,7 @@ __all__ = [
     "heavy_hitters",
     "hopping",
     "idempotent",
+    "join",
     "keyed",
     "last",
     "match",

@@ -29,6 +29,9 @@ FIRING_KEY: Final = "headrace.firing"
 REMOVED_KEY: Final = "headrace.removed"
 """In a column's metadata: where it is true, there is no result of that key any more."""
 
+AWAITED_KEY: Final = "headrace.awaited"
+"""In a column's metadata: some of the rows were given when time had come so far that nothing could change."""
+
 UPDATES_NAME: Final = "headrace_updates"
 """The name of a column whose rows are updates: how many there are depends on which rows came together."""
 
@@ -53,7 +56,7 @@ class Results:
     removed: str | None = None
     """`latest`: the column that says, where it is true, that the key has no result any more."""
     is_windowed: bool = False
-    """Whether they are given when windows of ours end."""
+    """Whether they are given when windows of ours end, or the intervals of joins."""
 
 
 def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyType({})) -> Results:
@@ -81,7 +84,8 @@ def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyT
             is_windowed=any(told.get(FIRING_KEY) for told in marks.values()),
         )
     if not any(node.kind == "Aggregate" and _is_fed(node, columns) for node in plan.walk()):
-        return Results(way="rows", uncertain=uncertain, uncertain_rows=rows)
+        is_awaited = any(told.get(AWAITED_KEY) for told in marks.values())
+        return Results(way="rows", uncertain=uncertain, uncertain_rows=rows, is_windowed=is_awaited)
     keys, is_filtered = _keys(plan, lineage, columns)
     if keys is None:
         return Results(way="contained", uncertain=uncertain, uncertain_rows=rows)

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from headrace.streams.plans.results import (
+    AWAITED_KEY,
     FIRING_KEY,
     IDENTITY_KEY,
     REMOVED_KEY,
@@ -79,6 +80,13 @@ def test_how_many_updates_of_a_history_there_are_can_not_be_computed_a_second_ti
     found = results(maker.project(window, maker.same(card)), card)
 
     assert found.uncertain_rows == {"hr.recent, by which rows came together,"}
+
+
+def test_rows_that_a_join_gives_when_time_has_come_so_far_may_have_been_given_earlier(maker: Any) -> None:
+    card = maker.attribute("id", "string")
+    plan = read_plan(json.dumps(maker.project(maker.source(card), maker.same(card))))
+
+    assert results_of(plan, {}, {"id": {AWAITED_KEY: True}}).is_windowed
 
 
 def test_a_window_is_told_by_its_start(maker: Any) -> None:
