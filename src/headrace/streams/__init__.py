@@ -30,8 +30,11 @@ from typing import TYPE_CHECKING, Final
 from headrace.errors import SetupError
 
 if TYPE_CHECKING:
+    from headrace.streams.aggregate import aggregate
+    from headrace.streams.changes import changes, upserts
     from headrace.streams.deduplicate import deduplicate
     from headrace.streams.join import join
+    from headrace.streams.join_tables import join_tables
     from headrace.streams.joins.within import between
     from headrace.streams.keyed.vectorised import EventTime
     from headrace.streams.keyed_state import keyed, vectorised
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from headrace.streams.sinks.writers import read_delta
     from headrace.streams.static import static
     from headrace.streams.table import DeltaTable, PostgresTable, delta_table, postgres_table
+    from headrace.streams.table_history import history
     from headrace.streams.time.policies import adaptive, bounded, declared, perfect
     from headrace.streams.top import top
     from headrace.streams.topic import Topic, topic
@@ -79,11 +83,13 @@ _HOMES: Final = {
     "Topic": "topic",
     "Windowed": "window",
     "adaptive": "time.policies",
+    "aggregate": "aggregate",
     "all_matches": "patterns.skipping",
     "approximate_distinct": "windows.sketches",
     "arrival": "patterns.skipping",
     "between": "joins.within",
     "bounded": "time.policies",
+    "changes": "changes",
     "cumulative": "windows.kinds",
     "declared": "time.policies",
     "deduplicate": "deduplicate",
@@ -96,9 +102,11 @@ _HOMES: Final = {
     "global_window": "windows.kinds",
     "greatest_rows": "windows.rank",
     "heavy_hitters": "windows.sketches",
+    "history": "table_history",
     "hopping": "windows.kinds",
     "idempotent": "sinks.idempotent",
     "join": "join",
+    "join_tables": "join_tables",
     "keyed": "keyed_state",
     "last": "windows.arrival",
     "match": "match",
@@ -121,6 +129,7 @@ _HOMES: Final = {
     "topic": "topic",
     "tumbling": "windows.kinds",
     "update": "windows.late",
+    "upserts": "changes",
     "vectorised": "keyed_state",
     "window": "window",
 }
@@ -169,11 +178,13 @@ __all__ = [
     "Topic",
     "Windowed",
     "adaptive",
+    "aggregate",
     "all_matches",
     "approximate_distinct",
     "arrival",
     "between",
     "bounded",
+    "changes",
     "cumulative",
     "declared",
     "deduplicate",
@@ -186,9 +197,11 @@ __all__ = [
     "global_window",
     "greatest_rows",
     "heavy_hitters",
+    "history",
     "hopping",
     "idempotent",
     "join",
+    "join_tables",
     "keyed",
     "last",
     "match",
@@ -211,6 +224,7 @@ __all__ = [
     "topic",
     "tumbling",
     "update",
+    "upserts",
     "vectorised",
     "window",
 ]

@@ -29,7 +29,7 @@ import secrets
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import Final
+from typing import Final, Protocol
 
 from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame
@@ -50,13 +50,14 @@ from pyspark.sql.types import (
 from headrace.errors import PipelineError
 from headrace.streams.failure import first_line
 from headrace.streams.time.policies import declared_column
-from headrace.streams.topic import METADATA_COLUMN, Topic
+from headrace.streams.topic import CHANGE_COLUMN, METADATA_COLUMN, OF_CHANGES, Topic
 
 _FLAT: Final = (StringType, NumericType, BooleanType, TimestampType, TimestampNTZType)
 """Kinds of columns that hold no text, or are one."""
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 _WHITE_SPACE: Final = " \t\n\r"
 """What JSON takes for it."""
+TOMBSTONE_COLUMN: Final = "_is_tombstone"
 _METADATA_FIELDS: Final = ("key", "topic", "partition", "offset", "timestamp", "headers")
 
 
@@ -135,8 +136,9 @@ def parse_schema(topic: Topic) -> StructType:
         ) from error
     if not isinstance(schema, StructType):
         raise PipelineError(f"the schema of topic {topic.name} is a single type: write column type, ...")
-    if METADATA_COLUMN in schema.names:
-        raise PipelineError(f"topic {topic.name}: {METADATA_COLUMN} is reserved; rename the column")
+    for reserved in (METADATA_COLUMN, *((CHANGE_COLUMN,) if topic.format in OF_CHANGES else ())):
+        if reserved in schema.names:
+            raise PipelineError(f"topic {topic.name}: {reserved} is reserved; rename the column")
     _check_event_time(topic, schema)
     return schema
 
@@ -161,6 +163,17 @@ def metadata() -> Column:
     return F.struct(*_METADATA_FIELDS).alias(METADATA_COLUMN)
 
 
+class Rule(Protocol):
+    """What a row must keep to, beside its schema."""
+
+    def is_broken(self, row: Column, written: Column) -> Column:
+        """Whether the row does not, of a record that was written at this moment. Never null."""
+
+    @property
+    def cause(self) -> str:
+        """Why that is so, in words."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ahead:
     """How far the event time of a record may lie behind the moment at which the record was written."""
@@ -168,33 +181,47 @@ class Ahead:
     event_time: str
     max_us: int
 
-    def is_exceeded(self, row: Column, written: Column) -> Column:
+    def is_broken(self, row: Column, written: Column) -> Column:
         """Whether the row's event has not happened yet. Never null."""
         # Not by adding to the time of writing: the year 294,000 has no tomorrow.
         ahead_us = F.unix_micros(row[self.event_time].cast("timestamp")) - F.unix_micros(written)
         return F.coalesce(ahead_us > self.max_us, F.lit(False))
 
+    @property
+    def cause(self) -> str:
+        """In words."""
+        return f"{self.event_time} lies more than {self.max_us / 1e6:g} s after the record was written"
 
-def decoded(records: DataFrame, schema: StructType, ahead: Ahead | None = None) -> DataFrame:
-    """The rows of the records that decode: the schema's columns and `_kafka`."""
+
+def decoded(
+    records: DataFrame, schema: StructType, rule: Rule | None = None, *, keep_tombstones: bool = False
+) -> DataFrame:
+    """The rows of the records that decode: the schema's columns and `_kafka`.
+
+    Records without a value become rows of nulls where they are kept, and `_is_tombstone` tells them apart.
+    """
     seal = _new_seal()
     opened = records.select("value", metadata(), seal.open(schema).alias("_opened"))
     fits = _fits(seal, schema)
-    if ahead is not None:
-        fits &= ~ahead.is_exceeded(seal.row, F.col(METADATA_COLUMN)["timestamp"])
+    if rule is not None:
+        fits &= ~rule.is_broken(seal.row, F.col(METADATA_COLUMN)["timestamp"])
+    if keep_tombstones:
+        fits |= F.col("value").isNull()
     rows = opened.select(_only_if(fits, seal.row).alias("_row"), METADATA_COLUMN)
-    return rows.select(*(F.col("_row")[name].alias(name) for name in schema.names), METADATA_COLUMN)
+    columns = [F.col("_row")[name].alias(name) for name in schema.names]
+    if keep_tombstones:
+        columns.append(F.col("_row").isNull().alias(TOMBSTONE_COLUMN))
+    return rows.select(*columns, METADATA_COLUMN)
 
 
-def undecodable(records: DataFrame, schema: StructType, ahead: Ahead | None = None) -> DataFrame:
+def undecodable(records: DataFrame, schema: StructType, rule: Rule | None = None) -> DataFrame:
     """The records that don't decode, as they were, with a column `cause`."""
     seal = _new_seal()
     opened = records.withColumn("_opened", seal.open(schema))
     fits, cause = _fits(seal, schema), _cause(seal, schema)
-    if ahead is not None:
-        is_ahead = ahead.is_exceeded(seal.row, F.col("timestamp"))
-        told = f"{ahead.event_time} lies more than {ahead.max_us / 1e6:g} s after the record was written"
-        fits, cause = fits & ~is_ahead, F.when(fits, told).otherwise(cause)
+    if rule is not None:
+        is_broken = rule.is_broken(seal.row, F.col("timestamp"))
+        fits, cause = fits & ~is_broken, F.when(fits, rule.cause).otherwise(cause)
     return opened.select(*records.columns, _only_if(~fits, cause).alias("cause"))
 
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
+from headrace.streams.change_formats import change_rows, refused_changes
 from headrace.streams.decode import Ahead, decoded, metadata, parse_schema, undecodable
 from headrace.streams.event_time import mark_event_time
 from headrace.streams.time.durations import delay_us
-from headrace.streams.topic import VALUE_COLUMN, Topic
+from headrace.streams.topic import OF_CHANGES, VALUE_COLUMN, Topic
 
 
 def rows(records: DataFrame, topic: Topic) -> DataFrame:
     """The records of which the format makes rows: its columns and `_kafka`."""
     if topic.format == "json":
         return _with_event_time(decoded(records, parse_schema(topic), _ahead(topic)), topic)
+    if topic.format in OF_CHANGES:
+        return _with_event_time(change_rows(records, topic), topic)
     if topic.format == "bytes":
         return records.select(VALUE_COLUMN, metadata())
     return records.where(_is_text()).select(_text().alias(VALUE_COLUMN), metadata())
@@ -27,6 +30,8 @@ def refused(records: DataFrame, topic: Topic) -> DataFrame:
     """The other records, as they were, with a column `cause`."""
     if topic.format == "json":
         return undecodable(records, parse_schema(topic), _ahead(topic))
+    if topic.format in OF_CHANGES:
+        return refused_changes(records, topic)
     if topic.format == "bytes":
         return records.where(F.lit(False)).withColumn("cause", F.lit(""))
     cause = F.when(F.col(VALUE_COLUMN).isNull(), "the value is null (a tombstone)").otherwise(

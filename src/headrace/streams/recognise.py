@@ -6,7 +6,7 @@ is the sum, called total, of a column that Spark computes. What it is the sum of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,9 +14,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
 from headrace.errors import PipelineError
+from headrace.streams.changelog.distinct import CountDistinct
 from headrace.streams.failure import first_line
 from headrace.streams.windows import exact
-from headrace.streams.windows.aggregate import Aggregate
+from headrace.streams.windows.aggregate import Aggregate, columns_of
 
 ARGUMENT_PREFIX: Final = "_argument_"
 """How the columns are called that are made for aggregates."""
@@ -34,6 +35,8 @@ _MADE: Final[Mapping[str, Callable[[str, str], Aggregate]]] = {
 class Recognised:
     """What was asked for."""
 
+    title: str
+    has_all_values: bool
     aggregates: list[Aggregate] = field(default_factory=list)
     arguments: dict[str, Column] = field(default_factory=dict)
     """Columns that have to be made for them, by name."""
@@ -45,17 +48,26 @@ class Recognised:
     @property
     def reads(self) -> set[str]:
         """The columns that they are computed of."""
-        return {column for each in self.aggregates for column in _columns_of(each)}
+        return {column for each in self.aggregates for column in columns_of(each)}
 
     def definition(self, aggregate: Aggregate) -> str:
         """What it keeps, in words that change when it means something else."""
-        made = [self.definitions[name] for name in _columns_of(aggregate) if name in self.definitions]
+        made = [self.definitions[name] for name in columns_of(aggregate) if name in self.definitions]
         return f"{aggregate!r} of {', '.join(made)}" if made else repr(aggregate)
 
 
-def recognise(rows: DataFrame, asked: Sequence[Column | Aggregate]) -> Recognised:
-    """Find out what is asked for; raise where an expression is none of rows, or is no aggregate."""
-    found = Recognised()
+def recognise(
+    rows: DataFrame,
+    asked: Sequence[Column | Aggregate],
+    *,
+    title: str = "hr.window",
+    has_all_values: bool = False,
+) -> Recognised:
+    """Find out what is asked for; raise where an expression is none of rows, or is no aggregate.
+
+    `has_all_values` says that the asker keeps what an aggregate can't be merged without.
+    """
+    found = Recognised(title=title, has_all_values=has_all_values)
     for each in asked:
         if isinstance(each, Column):
             _recognise_column(rows, each, found)
@@ -68,7 +80,7 @@ def _recognise_column(rows: DataFrame, column: Column, found: Recognised) -> Non
     try:
         analyzed: Any = rows.groupBy().agg(column)._jdf.queryExecution().analyzed()  # noqa: SLF001 - no public way
     except AnalysisException as error:
-        raise PipelineError(f"hr.window: {column} can't be computed: {first_line(error)}") from error
+        raise PipelineError(f"{found.title}: {column} can't be computed: {first_line(error)}") from error
     expression = analyzed.aggregateExpressions().head()
     name = str(expression.name())
     aggregate = expression.children().head()
@@ -77,16 +89,22 @@ def _recognise_column(rows: DataFrame, column: Column, found: Recognised) -> Non
         return
     function = aggregate.aggregateFunction()
     arguments = function.children()
-    is_plain = not aggregate.isDistinct() and aggregate.filter().isEmpty() and arguments.size() == 1
+    is_plain = aggregate.filter().isEmpty() and arguments.size() == 1
     make = _MADE.get(_kind(function))
+    if aggregate.isDistinct():
+        make = _count_distinct if found.has_all_values and _kind(function) == "Count" else None
     if make is None or not is_plain:
         found.unknown.append(name)
         return
     counts_all = _kind(arguments.head()) == "Literal" and not arguments.head().nullable()
-    if _kind(function) == "Count" and counts_all:
+    if _kind(function) == "Count" and counts_all and not aggregate.isDistinct():
         found.aggregates.append(exact.Count(name=name, column=None))
         return
     found.aggregates.append(make(name, _argument(rows, arguments.head(), found)))
+
+
+def _count_distinct(name: str, column: str) -> Aggregate:
+    return CountDistinct(name=name, column=column)
 
 
 def _argument(rows: DataFrame, expression: Any, found: Recognised) -> str:
@@ -98,15 +116,6 @@ def _argument(rows: DataFrame, expression: Any, found: Recognised) -> str:
     utils: Any = rows.sparkSession._jvm.org.apache.spark.sql.classic.ExpressionUtils  # type: ignore[union-attr] # noqa: SLF001 - no public way; there is a JVM where there are rows
     found.arguments[name] = Column(utils.column(expression))
     return name
-
-
-def _columns_of(aggregate: Aggregate) -> Iterator[str]:
-    for name in ("column", "columns", "order_by"):
-        told: str | Sequence[str] | None = getattr(aggregate, name, None)
-        if isinstance(told, str):
-            yield told
-        else:
-            yield from told or ()
 
 
 def _kind(expression: Any) -> str:

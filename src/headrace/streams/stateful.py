@@ -45,6 +45,8 @@ class Stateful:
     buckets: int
     declared: str | None = None
     """The column by which sources say how far they are, if they do."""
+    everywhere: str | None = None
+    """The column that is true in rows which are for all buckets, if there is one."""
 
     def __post_init__(self) -> None:
         for column in self.by:
@@ -98,6 +100,7 @@ class Stateful:
             buckets=self.buckets,
             declared=self.declared,
             side=side,
+            everywhere=self.everywhere,
         )
         return keep_event_time(rows, result)
 

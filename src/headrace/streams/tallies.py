@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 from headrace.streams.comparison import DIGITS, TOLERANCE, Kind, Tally
 from headrace.streams.plans.results import Results
+from headrace.streams.sinks.records import DELETE_COLUMN
 
 LISTED_MAX: Final = 1000
 """How many differences are listed, and looked into."""
@@ -87,6 +88,9 @@ def _stands(results: Results) -> Column:
     """Whether a record that was written says that there is something."""
     if results.removed is None or results.way != "latest":
         return F.lit(True)
+    if results.removed == DELETE_COLUMN:
+        # It is no field of a record: one that deletes has no value.
+        return F.col("body").isNotNull()
     told = F.get_json_object("body", f"$['{results.removed}']")
     return ~F.coalesce(told == "true", F.lit(False))
 

@@ -6,6 +6,10 @@ Rows of a topic have the columns of its format:
     text     value string; a record that is not UTF-8, or has no value, is a dead letter
     bytes    value binary; every record is a row, one without a value as null
 
+    upsert     the schema's columns and `_change`: a record is what the row of its key is now; one without a
+               value says that the row is gone
+    debezium   the same, of change events in Debezium's format; hr.changes makes a changelog of either
+
 and one more, `_kafka`, that tells where the row came from, as Spark's own `_metadata` does for files:
 
     _kafka struct<key binary, topic string, partition int, offset bigint, timestamp timestamp,
@@ -34,12 +38,18 @@ from headrace.streams.time.policies import Policy
 METADATA_COLUMN: Final = "_kafka"
 VALUE_COLUMN: Final = "value"
 """The column that a record's value is in where the format has no columns of its own."""
+CHANGE_COLUMN: Final = "_change"
+"""What a record of a table's changes tells of the change; see change_formats.py."""
 DEAD_LETTERS_SUFFIX: Final = ".dead-letters"
 
 _QUERY_STEM_LENGTH_MAX: Final = 235
 """So that the name of a query, with what it gets appended, still is the name of a file."""
 
-Format = Literal["json", "text", "bytes"]
+Format = Literal["json", "text", "bytes", "upsert", "debezium"]
+WITH_SCHEMA: Final = ("json", "upsert", "debezium")
+"""The formats whose columns are the schema's."""
+OF_CHANGES: Final = ("upsert", "debezium")
+"""The formats whose records are changes of a table."""
 Start = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 """Where to start: at either end, at a time, or at an offset of each partition (others: at their first)."""
 
@@ -56,7 +66,7 @@ class Topic:
     format: Format = "json"
     """What a record's value is."""
     key: str | None = None
-    """The column that becomes the record's key when the topic is written."""
+    """The column that becomes the record's key when the topic is written; of changes, the table's key."""
     event_time: str | None = None
     """The column that holds the time at which a row's event happened."""
     watermark: str | Policy | None = None
@@ -88,10 +98,15 @@ class Topic:
             raise ConfigError(
                 f"topic {self.name}: format is {self.format!r}; use {', '.join(get_args(Format))}"
             )
-        if self.format != "json" and (self.schema is not None or self.event_time is not None):
+        if self.format not in WITH_SCHEMA and (self.schema is not None or self.event_time is not None):
             raise ConfigError(
                 f"topic {self.name} is read as {self.format}, which has the one column {VALUE_COLUMN!r}: "
                 "leave out schema and event_time, and take the value apart in the pipeline"
+            )
+        if self.format in OF_CHANGES and (self.key is None or self.max_ahead is not None):
+            raise ConfigError(
+                f"topic {self.name} is read as {self.format}, as changes of a table: give it the key "
+                "that tells the table's rows apart, and leave out max_ahead"
             )
         if self.watermark is not None and self.event_time is None:
             raise ConfigError(
@@ -156,6 +171,8 @@ class Topic:
     def dead_letters_query(self) -> str:
         """The name of the query that takes them there: another schema leaves others, so it is part of it."""
         described = f"{self.name} {' '.join((self.schema or self.format).split())}"
+        if self.format in OF_CHANGES:
+            described += f" as {self.format} by {self.key}"
         if self.max_ahead is not None:
             described += f" {self.event_time} at most {self.max_ahead} ahead"
         digest = hashlib.sha256(described.encode()).hexdigest()[:8]
@@ -180,6 +197,10 @@ def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
     The schema of a topic of JSON objects is Spark's DDL or a dataclass. A column that is `not null`, as a
     field without `| None` is, is required: a record without it is a dead letter, as is one that is no JSON
     object or has a value that does not fit its column.
+
+    A topic of a table's changes has `format="debezium"`, or `"upsert"` where a record is the row as it is
+    now, and one without a value deletes it; `key` is then the column that tells the table's rows apart. Read
+    it with hr.changes.
 
     `event_time` names the column that says when a row's event happened. `watermark` is how long to wait for
     late rows: `30 seconds`, or a policy such as `hr.bounded("30 seconds", idle_after="5 minutes")`. With

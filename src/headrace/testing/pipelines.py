@@ -38,6 +38,7 @@ from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import Plan, make_plan
 from headrace.streams.queries import Queries
 from headrace.streams.session import start_session, stop_session
+from headrace.streams.static import is_deletion
 from headrace.streams.time_only import TIME_COLUMN, time_only
 from headrace.streams.topic import METADATA_COLUMN, Topic
 from headrace.testing.rows import as_mapping, difference, encode, plain
@@ -95,11 +96,12 @@ class PipelineScript:
         """Write rows to a topic: mappings or dataclass instances, as JSON; text and bytes as they are.
 
         A row whose topic has a key gets it, and the partition that goes with it; all others are in the first
-        partition, in their order.
+        partition, in their order. To a topic of changes, a row whose `_delete` is true is a tombstone.
         """
         for row in rows:
             key = None if isinstance(row, str | bytes) else _key(topic, as_mapping(row))
-            self._produce(topic.name, encode(row), key, 0 if key is None else BY_KEY)
+            value = None if is_deletion(topic, row) else encode(row)
+            self._produce(topic.name, value, key, 0 if key is None else BY_KEY)
         return self._flushed()
 
     def advance(self, topic: Topic, to: datetime) -> Self:
@@ -199,7 +201,7 @@ class PipelineScript:
     def _produce(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         partition: int,
         *,

@@ -71,9 +71,11 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
     buckets: int = BUCKET_COUNT,
     declared: str | None = None,
     side: Side | None = None,
+    everywhere: str | None = None,
 ) -> DataFrame:
     """What the logic makes of the rows: its output `results`.
 
+    `everywhere` names a boolean column: where it is true, the row comes to all buckets.
     `declared` names a column by which a source says that nothing older than its value will come. What the
     logic puts into other outputs goes to `side`; without it, such rows are an error.
     """
@@ -85,8 +87,11 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
         building.noted.append(Noted(name=name, rows=lean, logic=logic, by=tuple(by), event_time=event_time))
     outputs = logic.output_schemas(given)
     packer = Packer(schema=given, bucket_count=buckets, event_time=event_time, declared=declared)
-    bucket = F.pmod(F.xxhash64(*by), F.lit(buckets)).cast("int").alias(_BUCKET)
-    packed = _flat(lean).select("*", bucket).mapInArrow(packer.run, _PACKED)
+    bucket = F.pmod(F.xxhash64(*by), F.lit(buckets)).cast("int")
+    if everywhere is not None:
+        every = F.sequence(F.lit(0), F.lit(buckets - 1))
+        bucket = F.explode(F.when(F.col(everywhere), every).otherwise(F.array(bucket)))
+    packed = _flat(lean).select("*", bucket.alias(_BUCKET)).mapInArrow(packer.run, _PACKED)
     for beside in time_only_of(rows) if event_time is not None else ():
         packed = packed.union(_with_places(beside).mapInArrow(packer.run_time_only, _PACKED))
     reports = new_reports(name, rows) if rows.isStreaming else None

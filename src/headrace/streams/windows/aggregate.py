@@ -14,6 +14,7 @@ floating-point numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -45,3 +46,13 @@ class Aggregate(Protocol):
 
     def finish(self, partials: Partials) -> pa.Array:
         """A result for each partial. NULL where an aggregate of Spark would be."""
+
+
+def columns_of(aggregate: Aggregate) -> Iterator[str]:
+    """The columns that it is computed of."""
+    for name in ("column", "columns", "order_by"):
+        told: str | Sequence[str] | None = getattr(aggregate, name, None)
+        if isinstance(told, str):
+            yield told
+        else:
+            yield from told or ()
