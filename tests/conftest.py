@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
+from collections.abc import Generator
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,12 +19,39 @@ import headrace.kafka.consumer_groups  # noqa: F401
 # takes half of the processor meanwhile.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+BETWEEN_TESTS_S_MAX: Final = 1500.0
+"""How long a worker may have nothing to do, because another has a long test to finish."""
+
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 
 _LEFT_OPEN = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """kafka-python drops connections that it gives up while they are made, and leaves their sockets open."""
+
+
+_STDERR = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the way to the terminal, which is not captured yet."""
+    config.stash[_STDERR] = os.dup(2)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Let go of what was kept."""
+    faulthandler.cancel_dump_traceback_later()
+    os.close(config.stash[_STDERR])
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """End a process that hangs between two tests, too, and say where it was: pytest itself watches tests."""
+    try:
+        return (yield)
+    finally:
+        stderr = item.config.stash[_STDERR]
+        faulthandler.dump_traceback_later(BETWEEN_TESTS_S_MAX, exit=True, file=stderr)
 
 
 @pytest.hookimpl(trylast=True)
