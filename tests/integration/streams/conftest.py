@@ -256,7 +256,7 @@ class Driver:
         """kill -9, and wait until its Java is gone as well."""
         self._process.kill()
         self._process.wait()
-        self.java.wait(WITHIN_S)
+        self._java_is_gone()
 
     def end(self, number: signal.Signals) -> tuple[int, str]:
         """Send a signal. Returns the exit code and standard error; its Java must be gone by then."""
@@ -286,7 +286,7 @@ class Driver:
                 return self.java.status() == psutil.STATUS_ZOMBIE
             return True
 
-        eventually(is_gone, "the end of Java")
+        eventually(is_gone, "the end of Java", within_s=WITHIN_S)
 
 
 Drive = Callable[..., Driver]
