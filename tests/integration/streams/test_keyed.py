@@ -119,6 +119,7 @@ def rested(card: str | None, total: int, second: int) -> dict[str, Any]:
     return {"card": card, "total": total, "amounts": None, "rested": NOON + timedelta(seconds=second)}
 
 
+@pytest.mark.long
 def test_state_is_kept_through_crashes_restarts_and_new_code_and_can_be_read(headrace_pipeline: Any) -> None:
     script = headrace_pipeline(spending)
     script.add(payments, payment("a", 1, 0), payment("b", 10, 0), payment(None, 7, 0), payment("ü", 5, 1))

@@ -50,6 +50,7 @@ def order(number: str) -> tuple[str, str]:
     return number, json.dumps({"id": number})
 
 
+@pytest.mark.long
 def test_a_run_goes_on_where_the_last_one_stopped_and_stops_cleanly_without_its_broker(
     headrace_broker: headrace.Broker, kafka: Any, drive: Any, pipelines: Path, committed: Any
 ) -> None:

@@ -178,6 +178,7 @@ def test_the_last_result_of_each_key_is_verified_and_late_rows_are_known(
     assert (told(verified(open_totals)), verified(open_totals).way) == (set(), "latest")
 
 
+@pytest.mark.long
 def test_windows_and_leaderboards_are_verified_by_what_they_came_to(
     kafka: Any, start: Any, processed: Any, verified: Verify
 ) -> None:

@@ -89,6 +89,7 @@ def late_row(row: dict[str, object], **told: object) -> dict[str, object]:
     return {**row, "at": written(moment) if isinstance(moment, datetime) else None, **told}
 
 
+@pytest.mark.long
 def test_windows_come_once_and_late_rows_go_to_their_topic_whatever_step_crashes(
     headrace_pipeline: Any,
 ) -> None:

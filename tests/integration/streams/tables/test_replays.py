@@ -124,6 +124,7 @@ def told(comparison: Comparison) -> set[tuple[str, str | None, str]]:
     }
 
 
+@pytest.mark.long
 def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
     spark: SparkSession,
     kafka: Any,
