@@ -98,7 +98,8 @@ alerts = hr.topic(
 @hr.pipeline(writes=alerts)
 def fraud_alerts(transactions: DataFrame, profiles: DataFrame) -> DataFrame:
     """Alerts of cards that are used as thieves use them."""
-    return _alerts(_verdicts(_measured(_suspects(_history(transactions, profiles)))))
+    found = _alerts(_verdicts(_measured(_suspects(_history(transactions, profiles)))))
+    return hr.corrected(found, key="alert_id", order_by="version", holds="holds", beside="sent_at")
 
 
 def features_of(transactions: DataFrame, profiles: DataFrame) -> DataFrame:
@@ -214,8 +215,13 @@ def _suspects(history: DataFrame) -> DataFrame:
         ),
     )
     reaches_back = F.when(F.size("recent") == HISTORY_LIMIT, F.get("seen", F.lit(0))["at"])
+    newest = F.array_max(F.transform(F.filter("recent", lambda one: one["is_new"]), lambda one: one["at"]))
+    # Of static rows each is an update, in the order of their time: of those at the same time, the later ones
+    # find more of them.
+    version = F.struct(newest, F.size(F.filter("recent", lambda one: one["at"] == newest)))
     return updates.select(
         "card_id",
+        version.alias("version"),
         "seen",
         "table",
         F.array_max(F.transform("news", lambda version: version["sent_at"])).alias("version_sent_at"),
@@ -321,6 +327,7 @@ def _verdicts(measured: DataFrame) -> DataFrame:
     newest = F.array_max(F.transform("seen", lambda one: F.when(one["is_new"], one["sent_at"])))
     return measured.select(
         "card_id",
+        "version",
         "t",
         "profile",
         F.coalesce(newest, "version_sent_at").alias("update_sent_at"),
@@ -417,4 +424,5 @@ def _alerts(verdicts: DataFrame) -> DataFrame:
         "verdict.holds",
         "verdict.complete",
         F.coalesce(newest, "update_sent_at").alias("sent_at"),
+        "version",
     )

@@ -32,6 +32,7 @@ from headrace.errors import SetupError
 if TYPE_CHECKING:
     from headrace.streams.aggregate import aggregate
     from headrace.streams.changes import changes, upserts
+    from headrace.streams.corrected import corrected
     from headrace.streams.deduplicate import deduplicate
     from headrace.streams.join import join
     from headrace.streams.join_tables import join_tables
@@ -90,6 +91,7 @@ _HOMES: Final = {
     "between": "joins.within",
     "bounded": "time.policies",
     "changes": "changes",
+    "corrected": "corrected",
     "cumulative": "windows.kinds",
     "declared": "time.policies",
     "deduplicate": "deduplicate",
@@ -185,6 +187,7 @@ __all__ = [
     "between",
     "bounded",
     "changes",
+    "corrected",
     "cumulative",
     "declared",
     "deduplicate",

@@ -92,7 +92,7 @@ def _stands(results: Results) -> Column:
         # It is no field of a record: one that deletes has no value.
         return F.col("body").isNotNull()
     told = F.get_json_object("body", f"$['{results.removed}']")
-    return ~F.coalesce(told == "true", F.lit(False))
+    return ~F.coalesce(told == results.removed_value, F.lit(False))
 
 
 def counts_of(

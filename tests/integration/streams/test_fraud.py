@@ -20,13 +20,16 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 import card_reference as reference
+import headrace.streams as hr
 from card_world import Arrivals, World
 from headrace.config import StreamsConfig
 from headrace.streams.load import load_pipelines
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.queries import Queries
+from headrace.streams.verify import verify_in
 
 pytestmark = pytest.mark.spark
 
@@ -147,7 +150,15 @@ def read_until(kafka: Any, wanted: dict[str, Any]) -> list[Any]:
 @pytest.mark.long
 @pytest.mark.parametrize("realtime", [True, False], ids=["real-time", "micro-batch"])
 def test_after_kill_9_in_mid_stream_the_alerts_are_still_those_of_the_reference(
-    kafka: Any, config: StreamsConfig, drive: Any, log: list[Chunk], committed: Any, *, realtime: bool
+    kafka: Any,
+    spark: SparkSession,
+    config: StreamsConfig,
+    drive: Any,
+    log: list[Chunk],
+    committed: Any,
+    fraud_alerts: Pipeline[Any],
+    *,
+    realtime: bool,
 ) -> None:
     wanted = expected(log)
     assert Counter(alert.rule for alert in wanted.values()).keys() == {
@@ -183,6 +194,8 @@ def test_after_kill_9_in_mid_stream_the_alerts_are_still_those_of_the_reference(
         assert found == count or realtime, f"{topic} has {found} records instead of {count}"
 
     assert second.end(signal.SIGTERM) == (0, "")
+    if not realtime:
+        verify_alerts(spark, config, fraud_alerts, log)
     versions = [json.loads(record.value) for record in records]
     assert all(version["complete"] for version in versions)
     # All that came in before the kill had its alerts by then, so those that name it later come a second time.
@@ -192,6 +205,26 @@ def test_after_kill_9_in_mid_stream_the_alerts_are_still_those_of_the_reference(
         if record.timestamp_ms >= killed_ms and version["sent_at"] < killed_ms
     ]
     assert again or not is_open, "the kill hit an open batch, which was not run again"
+
+
+def verify_alerts(
+    spark: SparkSession, config: StreamsConfig, fraud_alerts: Pipeline[Any], log: list[Chunk]
+) -> None:
+    """What was written is what is computed again; by a rule that was changed, the difference is listed."""
+    found = verify_in(spark, fraud_alerts, fraud_alerts.sources(), config)
+    assert (found.verdict, found.differences) == ("equal", ())
+    assert found.written_count == len(expected(log))
+
+    def without_travel(transactions: DataFrame, profiles: DataFrame) -> DataFrame:
+        return fraud_alerts(transactions, profiles).where("rule != 'travel'")
+
+    changed = hr.pipeline(writes=fraud_alerts.writes, name="fraud_alerts", reads=fraud_alerts.sources())(
+        without_travel
+    )
+    listed = verify_in(spark, changed, changed.sources(), config).differences
+    assert {(each.kind, each.key) for each in listed} == {
+        ("unexpected", alert_id) for alert_id, alert in expected(log).items() if alert.rule == "travel"
+    }
 
 
 def await_count(kafka: Any, topic: str, count: int) -> int:

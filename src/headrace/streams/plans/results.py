@@ -27,7 +27,13 @@ FIRING_KEY: Final = "headrace.firing"
 """In a column's metadata: it says when a result was given, which is not part of the result."""
 
 REMOVED_KEY: Final = "headrace.removed"
-"""In a column's metadata: where it is true, there is no result of that key any more."""
+"""In a column's metadata: where it has this value, there is no result of that key any more."""
+
+CORRECTED_KEY: Final = "headrace.corrected"
+"""In the metadata of columns that results are told apart by: how many versions there were does not count."""
+
+TOLD_BESIDE_KEY: Final = "headrace.told-beside"
+"""In a column's metadata: it says how a version of a result came about, which is not part of the result."""
 
 AWAITED_KEY: Final = "headrace.awaited"
 """In a column's metadata: some of the rows were given when time had come so far that nothing could change."""
@@ -54,7 +60,9 @@ class Results:
     approximate: tuple[str, ...] = ()
     """Columns whose last digits don't count."""
     removed: str | None = None
-    """`latest`: the column that says, where it is true, that the key has no result any more."""
+    """`latest`: the column that says that the key has no result any more."""
+    removed_value: str = "true"
+    """What it says then, as JSON."""
     is_windowed: bool = False
     """Whether they are given when windows of ours end, or the intervals of joins."""
 
@@ -68,21 +76,10 @@ def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyT
     uncertain = {
         column.name: causes for column in output_of(plan) if (causes := _column_causes(column, lineage))
     }
-    rows = frozenset(lineage.uncertain_rows) | _updates(plan)
+    rows = frozenset(lineage.uncertain_rows)
     if identity := _told_identity(marks):
-        uncertain |= dict.fromkeys(
-            (name for name, told in marks.items() if told.get(FIRING_KEY)),
-            frozenset({"hr.window, by when a result was given,"}),
-        )
-        return Results(
-            way="latest",
-            identity=identity,
-            is_filtered=any(node.kind == "Filter" for node in _down_to_operator(plan)),
-            uncertain=uncertain,
-            uncertain_rows=rows,
-            removed=next((name for name, told in marks.items() if told.get(REMOVED_KEY)), None),
-            is_windowed=any(told.get(FIRING_KEY) for told in marks.values()),
-        )
+        return _told_results(plan, identity, marks, uncertain, rows)
+    rows |= _updates(plan)
     if not any(node.kind == "Aggregate" and _is_fed(node, columns) for node in plan.walk()):
         is_awaited = any(told.get(AWAITED_KEY) for told in marks.values())
         return Results(way="rows", uncertain=uncertain, uncertain_rows=rows, is_windowed=is_awaited)
@@ -92,6 +89,36 @@ def results_of(plan: Node, columns: dict[int, str], marks: Marks = MappingProxyT
     return Results(
         way="latest", identity=keys, is_filtered=is_filtered, uncertain=uncertain, uncertain_rows=rows
     )
+
+
+def _told_results(
+    plan: Node,
+    identity: tuple[str, ...],
+    marks: Marks,
+    uncertain: dict[str, frozenset[str]],
+    rows: frozenset[str],
+) -> Results:
+    """Of what an operator of ours gives that says what its results are told apart by."""
+    is_corrected = all(marks[name].get(CORRECTED_KEY) for name in identity)
+    firing, beside = (_marked(marks, key) for key in (FIRING_KEY, TOLD_BESIDE_KEY))
+    uncertain |= dict.fromkeys(firing, frozenset({"hr.window, by when a result was given,"}))
+    uncertain |= dict.fromkeys(beside, frozenset({"hr.corrected, by which rows came together,"}))
+    removed = next(iter(_marked(marks, REMOVED_KEY)), None)
+    return Results(
+        way="latest",
+        identity=identity,
+        # Results that were corrected are left out because they are withdrawn, which is told.
+        is_filtered=not is_corrected and any(node.kind == "Filter" for node in _down_to_operator(plan)),
+        uncertain=uncertain,
+        uncertain_rows=rows if is_corrected else rows | _updates(plan),
+        removed=removed,
+        removed_value="false" if removed and marks[removed][REMOVED_KEY] == "false" else "true",
+        is_windowed=bool(firing),
+    )
+
+
+def _marked(marks: Marks, key: str) -> list[str]:
+    return [name for name, told in marks.items() if told.get(key)]
 
 
 def _updates(plan: Node) -> frozenset[str]:

@@ -7,9 +7,11 @@ from typing import Any
 
 from headrace.streams.plans.results import (
     AWAITED_KEY,
+    CORRECTED_KEY,
     FIRING_KEY,
     IDENTITY_KEY,
     REMOVED_KEY,
+    TOLD_BESIDE_KEY,
     UPDATES_NAME,
     Results,
     is_row_by_row,
@@ -72,14 +74,37 @@ def test_a_key_that_is_changed_is_no_key(maker: Any) -> None:
     assert results(maker.project(plan, changed, maker.same(total)), card, amount).way == "contained"
 
 
+def updates(make: Any) -> Any:
+    """The updates of a history, of which there may be more or fewer."""
+    card = make.attribute("id", "string")
+    history = make.alias(make.aggregate_of("CollectList", make.same(card)), UPDATES_NAME)
+    window = make.node("Window", make.source(card), windowExpressions=[history], child=0)
+    return read_plan(json.dumps(make.project(window, make.same(card))))
+
+
 def test_how_many_updates_of_a_history_there_are_can_not_be_computed_a_second_time(maker: Any) -> None:
-    card = maker.attribute("id", "string")
-    history = maker.alias(maker.aggregate_of("CollectList", maker.same(card)), UPDATES_NAME)
-    window = maker.node("Window", maker.source(card), windowExpressions=[history], child=0)
+    refused = {"hr.recent, by which rows came together,"}
 
-    found = results(maker.project(window, maker.same(card)), card)
+    assert results_of(updates(maker), {}).uncertain_rows == refused
+    # A leaderboard of them has keys, and what is in it depends on how many there were.
+    assert results_of(updates(maker), {}, {"id": {IDENTITY_KEY: 1}}).uncertain_rows == refused
 
-    assert found.uncertain_rows == {"hr.recent, by which rows came together,"}
+
+def test_what_corrects_itself_is_compared_by_the_last_version_that_holds(maker: Any) -> None:
+    marks = {
+        "id": {IDENTITY_KEY: 1, CORRECTED_KEY: True},
+        "holds": {REMOVED_KEY: "false"},
+        "sent_at": {TOLD_BESIDE_KEY: True},
+    }
+    plan = updates(maker)
+
+    found = results_of(plan, {}, marks)
+
+    assert (found.way, found.identity, found.is_filtered) == ("latest", ("id",), False)
+    assert (found.removed, found.removed_value) == ("holds", "false")
+    assert found.uncertain == {"sent_at": {"hr.corrected, by which rows came together,"}}
+    assert not found.uncertain_rows
+    assert not found.is_windowed
 
 
 def test_rows_that_a_join_gives_when_time_has_come_so_far_may_have_been_given_earlier(maker: Any) -> None:
