@@ -32,8 +32,10 @@ class CountDistinct:
         is_value = np.asarray(rows[self.column].is_valid()).astype(bool)
         (codes,) = row_codes([rows], [self.column])
         runs = run_numbers(starts, rows.num_rows)[is_value]
-        pairs = np.unique(np.stack([runs, codes[is_value]]), axis=1)
-        return (pa.array(np.bincount(pairs[0].astype(np.int64), minlength=len(starts)), pa.int64()),)
+        width = int(codes.max(initial=0)) + 1
+        # As one number each, pairs are told apart much faster than as two.
+        pairs = np.unique(runs.astype(np.int64) * width + codes[is_value])
+        return (pa.array(np.bincount(pairs // width, minlength=len(starts)), pa.int64()),)
 
     def merge(self, partials: Partials, starts: Starts) -> Partials:
         del partials, starts

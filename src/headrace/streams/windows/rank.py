@@ -1,8 +1,8 @@
 """The greatest rows of a window, exactly: `greatest_rows(3, order_by="amount", columns=["id", "amount"])`.
 
 The partial of a window is a list of at most n structs, the greatest first. Of rows that are equal in what
-they are ordered by, the one that came first is greater. NULL is less than any value, and NaN is greater, as
-in Spark.
+they are ordered by, the one that came first is greater; with `ties`, all of them count that are equal to the
+last of the n, and the list is as much longer. NULL is less than any value, and NaN is greater, as in Spark.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class Top:
     columns: tuple[str, ...]
     smallest: bool = False
     """Whether the smallest rows are meant instead; NULL then comes last all the same."""
+    ties: bool = False
+    """Whether rows that are equal to the last of them count, too."""
 
     def result_type(self, rows: pa.Schema) -> pa.DataType:
         self.partial_types(rows)
@@ -60,7 +62,8 @@ class Top:
     def _greatest(
         self, shown: pa.StructArray, ordered: pa.StructArray, runs: Indices, count: int
     ) -> Partials:
-        kept = greatest([ordered.field(name) for name in self.order_by], runs, self.n, smallest=self.smallest)
+        columns = [ordered.field(name) for name in self.order_by]
+        kept = greatest(columns, runs, self.n, smallest=self.smallest, ties=self.ties)
         offsets = pa.array(np.searchsorted(runs[kept], np.arange(count + 1)), pa.int32())
         indices = pa.array(kept)
         first, second = (pa.ListArray.from_arrays(offsets, part.take(indices)) for part in (shown, ordered))
@@ -73,19 +76,28 @@ def greatest_rows(
     order_by: str | Sequence[str],
     columns: Sequence[str],
     smallest: bool = False,
+    ties: bool = False,
     name: str = "top",
 ) -> Top:
-    """The n greatest rows of a window by `order_by`, with these columns of theirs."""
+    """The n greatest rows of a window by `order_by`, with these columns of theirs.
+
+    With `ties`, there are more of them where several are equal to the last.
+    """
     if n < 1:
         raise PipelineError(f"greatest_rows() was asked for {n!r} rows: ask for at least one")
     names = (order_by,) if isinstance(order_by, str) else tuple(order_by)
     if not names or not columns:
         raise PipelineError("greatest_rows() needs a column to order by, and at least one to show")
-    return Top(name=name, n=n, order_by=names, columns=tuple(columns), smallest=smallest)
+    return Top(name=name, n=n, order_by=names, columns=tuple(columns), smallest=smallest, ties=ties)
 
 
-def greatest(columns: Sequence[pa.Array], groups: Indices, n: int, *, smallest: bool = False) -> Indices:
-    """Where the n greatest rows of each group are, by the columns in turn; by group, the greatest first."""
+def greatest(
+    columns: Sequence[pa.Array], groups: Indices, n: int, *, smallest: bool = False, ties: bool = False
+) -> Indices:
+    """Where the n greatest rows of each group are, by the columns in turn; by group, the greatest first.
+
+    With `ties`, also those that are equal to the last of the n.
+    """
     sign = 1 if smallest else -1
     codes = []
     for column in columns:
@@ -94,6 +106,12 @@ def greatest(columns: Sequence[pa.Array], groups: Indices, n: int, *, smallest: 
     order = np.lexsort((*reversed(codes), groups))
     starts = starts_of_changes(groups[order])
     place = np.arange(len(order)) - np.repeat(starts, run_lengths(starts, len(order)))
+    if ties and len(order):
+        # Equal rows are all at the place of the first of them.
+        is_other = np.ones(len(order), dtype=bool)
+        is_other[1:] = np.any([code[order][1:] != code[order][:-1] for code in (groups, *codes)], axis=0)
+        firsts = np.flatnonzero(is_other)
+        place = np.repeat(place[firsts], run_lengths(firsts, len(order)))
     return order[place < n]
 
 

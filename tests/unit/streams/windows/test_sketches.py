@@ -230,9 +230,10 @@ amounts = st.floats(allow_infinity=False, width=16) | st.none()
     n=st.integers(1, 5),
     data=st.data(),
     least=st.booleans(),
+    ties=st.booleans(),
 )
 def test_the_greatest_rows_are_those_of_a_sort(
-    values: list[float | None], n: int, data: st.DataObject, least: bool
+    values: list[float | None], n: int, data: st.DataObject, least: bool, ties: bool
 ) -> None:
     rows = pa.table({"amount": pa.array(values, pa.float64()), "id": pa.array(range(len(values)))})
 
@@ -243,8 +244,11 @@ def test_the_greatest_rows_are_those_of_a_sort(
         is_nan = math.isnan(value)
         return (False, is_nan is least, 0.0 if is_nan else value if least else -value, i)
 
-    expected = sorted(range(len(values)), key=place)[:n]
-    aggregate = greatest_rows(n, order_by="amount", columns=["id", "amount"], smallest=least)
+    in_order = sorted(range(len(values)), key=place)
+    expected = in_order[:n]
+    if ties:
+        expected += [i for i in in_order[n:] if place(i)[:-1] == place(expected[-1])[:-1]]
+    aggregate = greatest_rows(n, order_by="amount", columns=["id", "amount"], smallest=least, ties=ties)
     assert [row["id"] for row in aggregated(aggregate, rows, cuts_of(data, len(values)))] == expected
 
 
