@@ -1,7 +1,7 @@
 """The 23 queries of Nexmark, each a pipeline.
 
-    headrace run examples/nexmark/nexmark.py:q4     # one of them
-    headrace run examples/nexmark/nexmark.py        # all at once
+headrace run examples/nexmark/nexmark.py:q4     # one of them
+headrace run examples/nexmark/nexmark.py        # all at once
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """What the queries of Nexmark have to answer, computed in plain Python over all events at once.
 
 It shares nothing with the pipelines but the events: loops over lists and dicts, in the order of the
-definitions. Rows are as a pipeline writes them in JSON, with times as text.
-
-A stream gives windows that are complete. `World.complete_until_ms` says up to when they are, by event time,
-and `logged_until_ms` by the time of the log; both are without end for a batch, in which all windows end.
+definitions. Rows are as a pipeline writes them in JSON, with times as text. nexmark.py says what each asks.
 """
 
 from __future__ import annotations
@@ -12,50 +9,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from auction_house import WATERMARK_MS, Arrival, milliseconds
+from auction_house import milliseconds
+from nexmark_world import Row, World, instant
 
-Row = dict[str, Any]
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WINDOW_MS: Final = 10_000
 _HOP_MS: Final = 2_000
 _EUROS: Final = 0.908
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """All events. Each row has, beside its own fields, `at` and `logged`, in milliseconds since 1970."""
-
-    persons: list[Row]
-    auctions: list[Row]
-    bids: list[Row]
-    complete_until_ms: float = math.inf
-    logged_until_ms: float = math.inf
-
-    @classmethod
-    def of_batch(cls, events: Iterable[Arrival]) -> World:
-        """The world to its end."""
-        found: dict[str, list[Row]] = {"persons": [], "auctions": [], "bids": []}
-        for event in events:
-            at = milliseconds(event.row["date_time"])
-            found[event.kind].append({**event.row, "at": at, "logged": event.arrived_ms, "n": event.number})
-        return cls(**found)
-
-    @classmethod
-    def of_stream(cls, events: Iterable[Arrival], partitions: int) -> World:
-        """The world as far as a stream knows it, of bids that were dealt out to partitions in turn."""
-        whole = cls.of_batch(events)
-        parts = [[bid for bid in whole.bids if bid["n"] % partitions == part] for part in range(partitions)]
-        return cls(
-            persons=whole.persons,
-            auctions=whole.auctions,
-            bids=whole.bids,
-            complete_until_ms=min(max(bid["at"] for bid in part) for part in parts) - WATERMARK_MS,
-            logged_until_ms=min(max(bid["logged"] for bid in part) for part in parts),
-        )
 
 
 def q0(world: World) -> Iterator[Row]:
@@ -148,15 +109,17 @@ def q11(world: World) -> Iterator[Row]:
     for bid in world.bids:
         times[bid["bidder"]].append(bid["at"])
     for bidder, found in times.items():
-        session: list[int] = []
-        for at in (*sorted(found), math.inf):
-            if session and at - session[-1] >= _WINDOW_MS:
-                end = session[-1] + _WINDOW_MS
-                if end <= world.complete_until_ms:
-                    window = {"start": instant(session[0]), "end": instant(end)}
-                    yield _window(bidder, window, len(session))
-                session = []
-            session.append(int(at) if at < math.inf else 0)
+        sessions: list[list[int]] = []
+        for at in sorted(found):
+            if sessions and at - sessions[-1][-1] < _WINDOW_MS:
+                sessions[-1].append(at)
+            else:
+                sessions.append([at])
+        for session in sessions:
+            end = session[-1] + _WINDOW_MS
+            if end <= world.complete_until_ms:
+                window = {"start": instant(session[0]), "end": instant(end)}
+                yield _window(bidder, window, len(session))
 
 
 def q12(world: World) -> Iterator[Row]:
@@ -168,7 +131,8 @@ def q12(world: World) -> Iterator[Row]:
 
 def q13(world: World) -> Iterator[Row]:
     for bid in world.bids:
-        yield {**_of(bid, "auction", "bidder", "price", "date_time"), "value": f"side-{bid['auction'] % 10_000}"}
+        value = f"side-{bid['auction'] % 10_000}"
+        yield {**_of(bid, "auction", "bidder", "price", "date_time"), "value": value}
 
 
 def q14(world: World) -> Iterator[Row]:
@@ -248,34 +212,6 @@ ANSWERS: Final[Mapping[str, Callable[[World], Iterator[Row]]]] = {
         *(q12, q13, q14, q15, q16, q17, q18, q19, q20, q21, q22),
     )
 }
-
-LATEST_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "q4": ("category",),
-    "q6": ("seller",),
-    "q9": ("id",),
-    "q15": ("day",),
-    "q16": ("channel_day",),
-    "q17": ("auction", "day"),
-    "q18": ("bidder", "auction", "rank"),
-    "q19": ("auction", "rank"),
-}
-"""Of queries whose results replace each other: what tells them apart. The last one counts."""
-
-
-def final_rows(query: str, rows: Iterable[Row]) -> list[Row]:
-    """What a query has told at last, of all that it told, in the order in which it came."""
-    names = LATEST_BY.get(query)
-    # Where in the log a bid lies is no part of the answer.
-    told = [{name: value for name, value in row.items() if name != "bid"} for row in rows]
-    if names is None:
-        return told
-    last = {tuple(row[name] for name in names): row for row in told}
-    return [row for row in last.values() if not row.get("removed")]
-
-
-def instant(time_ms: int) -> str:
-    """A time as pipelines write it."""
-    return f"{_EPOCH + timedelta(milliseconds=time_ms):%Y-%m-%dT%H:%M:%S}.{time_ms % 1_000:03}000Z"
 
 
 def _of(row: Row, *names: str) -> Row:

@@ -21,10 +21,10 @@ from auction_house import KINDS, PAUSE_US, Arrival, arrivals
 FLUSH_S_MAX = 60.0
 
 
-def create_topics(bootstrap: str, partitions: int) -> None:
-    """Create the topics, where they are missing."""
+def create_topics(bootstrap: str, partitions: int, *, prefix: str = "") -> None:
+    """Create the topics, where they are missing. Their names begin with the prefix."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    created = admin.create_topics([NewTopic(kind, num_partitions=partitions) for kind in KINDS])
+    created = admin.create_topics([NewTopic(prefix + kind, num_partitions=partitions) for kind in KINDS])
     for topic in created.values():
         try:
             topic.result()
@@ -33,7 +33,7 @@ def create_topics(bootstrap: str, partitions: int) -> None:
                 raise
 
 
-def send(bootstrap: str, events: Iterable[Arrival], partitions: int) -> int:
+def send(bootstrap: str, events: Iterable[Arrival], partitions: int, *, prefix: str = "") -> int:
     """Write the events, to each partition in turn; return how many there were."""
     producer = Producer({"bootstrap.servers": bootstrap, "queue.buffering.max.messages": 200_000})
     sent_count = 0
@@ -42,9 +42,8 @@ def send(bootstrap: str, events: Iterable[Arrival], partitions: int) -> int:
         value = json.dumps(event.row, separators=(",", ":"))
         while True:
             try:
-                producer.produce(
-                    event.kind, value, str(key), event.number % partitions, timestamp=event.arrived_ms
-                )
+                partition = event.number % partitions
+                producer.produce(prefix + event.kind, value, str(key), partition, timestamp=event.arrived_ms)
                 break
             except BufferError:
                 producer.poll(0.1)

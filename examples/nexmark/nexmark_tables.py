@@ -124,9 +124,7 @@ def q15(bids: DataFrame) -> DataFrame:
 @hr.pipeline(writes=hr.topic("nexmark-q16", key="channel_day"), reads={"bids": bids})
 def q16(bids: DataFrame) -> DataFrame:
     """Channel statistics of each day."""
-    found = hr.aggregate(
-        of_days(bids), F.max("minute").alias("minute"), *statistics(), by=["channel", "day"]
-    )
+    found = hr.aggregate(of_days(bids), F.max("minute").alias("minute"), *statistics(), by=["channel", "day"])
     return hr.upserts(found.withColumn("channel_day", F.concat_ws(" ", "channel", "day")), key="channel_day")
 
 

@@ -19,9 +19,9 @@ def q5(bids: DataFrame) -> DataFrame:
     )
     # The counts of a window all come in one micro-batch. Those of the next one say that there are no more.
     started = counts.select("auction", "num", F.col("window.start").alias("start"))
-    hottest = hr.window(
-        started, hr.tumbling("2 seconds"), event_time="start", watermark="0 seconds"
-    ).agg(hr.greatest_rows(1, order_by="num", columns=["auction", "num"], ties=True, name="hot"))
+    hottest = hr.window(started, hr.tumbling("2 seconds"), event_time="start", watermark="0 seconds").agg(
+        hr.greatest_rows(1, order_by="num", columns=["auction", "num"], ties=True, name="hot")
+    )
     start = F.col("window.start")
     end = start + F.expr("interval 10 seconds")
     return hottest.select(start.alias("start"), end.alias("end"), F.inline("hot"))

@@ -23,9 +23,10 @@ from headrace.streams.queries import Queries
 from headrace.streams.sinks.records import to_records
 from headrace.testing.rows import difference
 from nexmark import QUERIES
-from nexmark_reference import ANSWERS, Row, World, final_rows
+from nexmark_reference import ANSWERS
 from nexmark_send import create_topics, send
 from nexmark_topics import auctions, bids, persons
+from nexmark_world import Row, World, final_rows
 
 EVENTS = list(arrivals(2_500))
 TOPICS = {"persons": persons, "auctions": auctions, "bids": bids}
@@ -107,14 +108,12 @@ def run_all(session: SparkSession, config: StreamsConfig, tmp_path: Path) -> Non
     """Run all queries at once, in micro-batches of half of what there is, and to its end."""
     sizes = {"persons": 25, "auctions": 75, "bids": 1_150}
     topics = {name: replace(TOPICS[name], max_records_per_batch=size) for name, size in sizes.items()}
-    queries = [
-        replace(
-            query,
-            reads={name: topics[name] for name in query.sources()},
-            writes=query.writes if isinstance(query.writes, hr.Topic) else hr.delta_table(tmp_path / query.name),
-        )
-        for query in QUERIES
-    ]
+    queries = []
+    for query in QUERIES:
+        is_topic = isinstance(query.writes, hr.Topic)
+        writes = query.writes if is_topic else hr.delta_table(tmp_path / query.name)
+        reads = {name: topics[name] for name in query.sources()}
+        queries.append(replace(query, reads=reads, writes=writes))
     plan = make_plan(queries)
     ensure_topics(config, plan.topics())
     running = Queries(session=session, config=config, realtime=False, until_now=True)
@@ -129,7 +128,8 @@ def static_frames(session: SparkSession, events: Iterable[Arrival]) -> dict[str,
     rows: dict[str, list[Row]] = {kind: [] for kind in KINDS}
     for event in events:
         rows[event.kind].append(event.row)
-    return {kind: hr.static(session, TOPICS[kind], rows[kind]).cache() for kind in KINDS}
+    # In one task each: there are few of them, and a session for tests has many slots.
+    return {kind: hr.static(session, TOPICS[kind], rows[kind]).coalesce(1).cache() for kind in KINDS}
 
 
 def different(query: str, world: World, rows: Iterable[Row]) -> str | None:
