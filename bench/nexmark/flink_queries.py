@@ -230,7 +230,8 @@ QUERIES: Final = {
         select=(
             "SELECT auction, bidder, price, channel, url, date_time, extra, place FROM "
             "(SELECT *, ROW_NUMBER() OVER "
-            "(PARTITION BY auction ORDER BY price DESC, date_time DESC, bidder DESC) AS place FROM bids) WHERE place <= 10"
+            "(PARTITION BY auction ORDER BY price DESC, date_time DESC, bidder DESC) AS place FROM bids) "
+            "WHERE place <= 10"
         ),
     ),
     "q20": FlinkQuery(
