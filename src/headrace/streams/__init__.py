@@ -31,6 +31,7 @@ from headrace.errors import SetupError
 
 if TYPE_CHECKING:
     from headrace.streams.aggregate import aggregate
+    from headrace.streams.aligned import aligned
     from headrace.streams.changes import changes, upserts
     from headrace.streams.corrected import corrected
     from headrace.streams.deduplicate import deduplicate
@@ -85,6 +86,7 @@ _HOMES: Final = {
     "Windowed": "window",
     "adaptive": "time.policies",
     "aggregate": "aggregate",
+    "aligned": "aligned",
     "all_matches": "patterns.skipping",
     "approximate_distinct": "windows.sketches",
     "arrival": "patterns.skipping",
@@ -181,6 +183,7 @@ __all__ = [
     "Windowed",
     "adaptive",
     "aggregate",
+    "aligned",
     "all_matches",
     "approximate_distinct",
     "arrival",

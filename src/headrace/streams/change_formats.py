@@ -2,7 +2,7 @@
 
 Rows have the columns of the topic's schema, and two more, `_kafka` and
 
-    _change struct<kind string, at timestamp, transaction string>
+    _change struct<kind string, at timestamp, transaction string, transaction_order bigint>
 
 | kind | the row |
 |---|---|
@@ -11,7 +11,8 @@ Rows have the columns of the topic's schema, and two more, `_kafka` and
 | `truncate` | has nulls only: all rows are gone |
 
 `at` is when the change was committed, or else when its record was written. `transaction` is the id of the
-database's transaction that the change is part of, where that is told.
+database's transaction that the change is part of, where that is told, and `transaction_order` which of the
+transaction's changes it is.
 
 | format | record | |
 |---|---|---|
@@ -38,23 +39,28 @@ from headrace.errors import PipelineError
 from headrace.streams.changelog.current import DELETE, TRUNCATE, UPSERT
 from headrace.streams.decode import TOMBSTONE_COLUMN, decoded, parse_schema, undecodable
 from headrace.streams.topic import CHANGE_COLUMN, METADATA_COLUMN, Topic
+from headrace.streams.transaction_format import transaction_id
 
 KEY_METADATA: Final = "headrace.key"
 """In the metadata of `_change` or `_weight`: the columns that tell the table's rows apart."""
 TOPICS_METADATA: Final = "headrace.topics"
 """In the metadata of `_change`: the topics that the rows are of."""
+FORMAT_METADATA: Final = "headrace.format"
+"""In the metadata of `_change`: the format of these topics."""
 
+_CHANGE: Final = "struct<kind: string, at: timestamp, transaction: string, transaction_order: bigint>"
+"""Of which all may be null, as where such rows are put together with others."""
 _UPSERTS: Final = ("c", "u", "r")
 _MESSAGE: Final = "m"
 _SOURCE: Final = "ts_us bigint, ts_ms bigint"
-_TRANSACTION: Final = "id string"
+_TRANSACTION: Final = "id string, total_order bigint"
 
 
 def change_rows(records: DataFrame, topic: Topic) -> DataFrame:
     """The rows of the records that are changes."""
     schema, key = _schema_and_key(topic)
     rows = _upserts(records, schema, key) if topic.format == "upsert" else _events(records, schema, key)
-    noted = {KEY_METADATA: [key], TOPICS_METADATA: list(topic.names)}
+    noted = {KEY_METADATA: [key], TOPICS_METADATA: list(topic.names), FORMAT_METADATA: topic.format}
     return rows.withMetadata(CHANGE_COLUMN, noted)
 
 
@@ -91,8 +97,9 @@ def _upserts(records: DataFrame, schema: StructType, key: str) -> DataFrame:
         F.when(is_gone, DELETE).otherwise(UPSERT).alias("kind"),
         F.col(METADATA_COLUMN)["timestamp"].alias("at"),
         F.lit(None).cast("string").alias("transaction"),
+        F.lit(None).cast("bigint").alias("transaction_order"),
     )
-    return whole.select(*schema.names, change.alias(CHANGE_COLUMN), METADATA_COLUMN)
+    return whole.select(*schema.names, change.cast(_CHANGE).alias(CHANGE_COLUMN), METADATA_COLUMN)
 
 
 def _key_value(key: Column, schema: StructType, name: str) -> Column:
@@ -147,14 +154,14 @@ def _events(records: DataFrame, schema: StructType, key: str) -> DataFrame:
     change = F.struct(
         kind.alias("kind"),
         F.coalesce(committed, F.col(METADATA_COLUMN)["timestamp"]).alias("at"),
-        # Rows of one transaction carry different positions behind the same number.
-        F.substring_index(F.col("transaction")["id"], ":", 1).alias("transaction"),
+        transaction_id(F.col("transaction")["id"]).alias("transaction"),
+        F.col("transaction")["total_order"].alias("transaction_order"),
     )
     columns = [
         F.when(F.col("op") == "d", F.col("before")[name]).otherwise(F.col("after")[name]).alias(name)
         for name in schema.names
     ]
-    return rows.select(*columns, change.alias(CHANGE_COLUMN), METADATA_COLUMN)
+    return rows.select(*columns, change.cast(_CHANGE).alias(CHANGE_COLUMN), METADATA_COLUMN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from headrace.streams.change_formats import change_rows, refused_changes
 from headrace.streams.decode import Ahead, decoded, metadata, parse_schema, undecodable
 from headrace.streams.event_time import mark_event_time
 from headrace.streams.time.durations import delay_us
-from headrace.streams.topic import OF_CHANGES, VALUE_COLUMN, Topic
+from headrace.streams.topic import OF_CHANGES, OF_TRANSACTIONS, VALUE_COLUMN, Topic
+from headrace.streams.transaction_format import refused_transactions, transaction_rows
 
 
 def rows(records: DataFrame, topic: Topic) -> DataFrame:
@@ -21,6 +22,8 @@ def rows(records: DataFrame, topic: Topic) -> DataFrame:
         return _with_event_time(decoded(records, parse_schema(topic), _ahead(topic)), topic)
     if topic.format in OF_CHANGES:
         return _with_event_time(change_rows(records, topic), topic)
+    if topic.format == OF_TRANSACTIONS:
+        return transaction_rows(records)
     if topic.format == "bytes":
         return records.select(VALUE_COLUMN, metadata())
     return records.where(_is_text()).select(_text().alias(VALUE_COLUMN), metadata())
@@ -32,6 +35,8 @@ def refused(records: DataFrame, topic: Topic) -> DataFrame:
         return undecodable(records, parse_schema(topic), _ahead(topic))
     if topic.format in OF_CHANGES:
         return refused_changes(records, topic)
+    if topic.format == OF_TRANSACTIONS:
+        return refused_transactions(records)
     if topic.format == "bytes":
         return records.where(F.lit(False)).withColumn("cause", F.lit(""))
     cause = F.when(F.col(VALUE_COLUMN).isNull(), "the value is null (a tombstone)").otherwise(

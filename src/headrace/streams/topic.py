@@ -10,6 +10,9 @@ Rows of a topic have the columns of its format:
                value says that the row is gone
     debezium   the same, of change events in Debezium's format; hr.changes makes a changelog of either
 
+    debezium-transactions
+               where a capture's transactions begin and end, for hr.aligned; see transaction_format.py
+
 and one more, `_kafka`, that tells where the row came from, as Spark's own `_metadata` does for files:
 
     _kafka struct<key binary, topic string, partition int, offset bigint, timestamp timestamp,
@@ -45,11 +48,13 @@ DEAD_LETTERS_SUFFIX: Final = ".dead-letters"
 _QUERY_STEM_LENGTH_MAX: Final = 235
 """So that the name of a query, with what it gets appended, still is the name of a file."""
 
-Format = Literal["json", "text", "bytes", "upsert", "debezium"]
+Format = Literal["json", "text", "bytes", "upsert", "debezium", "debezium-transactions"]
 WITH_SCHEMA: Final = ("json", "upsert", "debezium")
 """The formats whose columns are the schema's."""
 OF_CHANGES: Final = ("upsert", "debezium")
 """The formats whose records are changes of a table."""
+OF_TRANSACTIONS: Final = "debezium-transactions"
+"""The format whose records tell where transactions begin and end."""
 Start = Literal["earliest", "latest"] | datetime | Mapping[int, int]
 """Where to start: at either end, at a time, or at an offset of each partition (others: at their first)."""
 
@@ -99,9 +104,12 @@ class Topic:
                 f"topic {self.name}: format is {self.format!r}; use {', '.join(get_args(Format))}"
             )
         if self.format not in WITH_SCHEMA and (self.schema is not None or self.event_time is not None):
+            has = (
+                "columns of its own" if self.format == OF_TRANSACTIONS else f"the one column {VALUE_COLUMN!r}"
+            )
             raise ConfigError(
-                f"topic {self.name} is read as {self.format}, which has the one column {VALUE_COLUMN!r}: "
-                "leave out schema and event_time, and take the value apart in the pipeline"
+                f"topic {self.name} is read as {self.format}, which has {has}: leave out schema and "
+                "event_time, and take the value apart in the pipeline"
             )
         if self.format in OF_CHANGES and (self.key is None or self.max_ahead is not None):
             raise ConfigError(
