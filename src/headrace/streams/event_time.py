@@ -30,6 +30,8 @@ from headrace.streams.unions import merged_marks
 
 EVENT_TIME_KEY: Final = "headrace.watermark"
 """In a column's metadata: it is the event time; with the watermark's JSON, or empty."""
+_REQUIRED_KEY: Final = "headrace.required"
+"""In the metadata of an event time: no row is without it."""
 _SPARK_KEY: Final = "spark.watermarkDelayMs"
 
 
@@ -68,10 +70,19 @@ class EventTime:
         return self.watermark
 
 
-def mark_event_time(rows: DataFrame, column: str, watermark: str | Policy | None) -> DataFrame:
-    """Say which column is the event time."""
+def mark_event_time(
+    rows: DataFrame, column: str, watermark: str | Policy | None, *, is_required: bool = False
+) -> DataFrame:
+    """Say which column is the event time, and whether each row has one."""
     policy = "" if watermark is None else to_json(as_policy(watermark))
-    return rows.withMetadata(column, {**rows.schema[column].metadata, EVENT_TIME_KEY: policy})
+    told = {EVENT_TIME_KEY: policy, **({_REQUIRED_KEY: True} if is_required else {})}
+    return rows.withMetadata(column, {**rows.schema[column].metadata, **told})
+
+
+def is_required(rows: DataFrame, column: str) -> bool:
+    """Whether no row can be without the column."""
+    field = rows.schema[column]
+    return not field.nullable or bool(field.metadata.get(_REQUIRED_KEY))
 
 
 def keep_event_time(rows: DataFrame, result: DataFrame) -> DataFrame:

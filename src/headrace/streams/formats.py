@@ -55,7 +55,8 @@ def _with_event_time(rows: DataFrame, topic: Topic) -> DataFrame:
     """With the column of event time marked, so that operators know it, and how long to wait for late rows."""
     if topic.event_time is None:
         return rows
-    return mark_event_time(rows, topic.event_time, topic.watermark)
+    is_required = topic.format == "json" and not parse_schema(topic)[topic.event_time].nullable
+    return mark_event_time(rows, topic.event_time, topic.watermark, is_required=is_required)
 
 
 def _text() -> Column:

@@ -26,6 +26,7 @@ from headrace.streams.building import current_building
 from headrace.streams.event_time import find_event_time
 from headrace.streams.failure import first_line
 from headrace.streams.keyed.calling import parameter_count, place
+from headrace.streams.match_recent import RecentSearch, is_for_history, match_recent, refuse
 from headrace.streams.patterns.evidence import CUT_OFF
 from headrace.streams.patterns.logic import LIMIT, PatternMatches
 from headrace.streams.patterns.normal_form import Contiguity, normal_form
@@ -33,6 +34,7 @@ from headrace.streams.patterns.program import compile_pattern
 from headrace.streams.patterns.skipping import Arrival, Emit, non_overlapping
 from headrace.streams.patterns.so_far import MatchSoFar
 from headrace.streams.patterns.syntax import names_of, parse
+from headrace.streams.patterns.words import words_of
 from headrace.streams.recognise import ARGUMENT_PREFIX
 from headrace.streams.sinks.records import JSON_OPTIONS
 from headrace.streams.stateful import Stateful
@@ -93,6 +95,8 @@ def match(  # noqa: PLR0913 - each is a property of the operator, given by name
     "timed_out". An attempt looks at `limit` rows; what would need more goes to the topic
     `<pipeline>.cut-off`, or where `cut_off` says, and is left out in batch. Late rows go to
     `<pipeline>.late`, or where `late` says.
+
+    In real-time mode, patterns are found that fit a bounded history of each key: see match_recent.py.
     """
     keys = (by,) if isinstance(by, str) else tuple(by)
     is_by_arrival = isinstance(order_by, Arrival)
@@ -106,6 +110,19 @@ def match(  # noqa: PLR0913 - each is a property of the operator, given by name
     asked = _asked(rows, pattern, define, emit, contiguity)
     if not 1 <= limit <= LIMIT_MAX:
         raise PipelineError(f"{_TITLE}: limit is {limit}; use 1 to {LIMIT_MAX:,} rows")
+    within_us = None if within is None else duration_us(within, f"{_TITLE}: within")
+    if is_for_history(rows):
+        _refuse_for_real_time(asked, is_by_arrival=is_by_arrival, contiguity=contiguity, timed_out=timed_out)
+        search = RecentSearch(
+            by=keys,
+            time=time.column,
+            words=words_of(pattern),
+            names=asked.names,
+            mask=asked.mask,
+            within_us=within_us,
+        )
+        search.check(rows, emit, limit)
+        return _with_id(match_recent(rows, search), keys)
     operator = Stateful(
         title=_TITLE,
         rows=rows,
@@ -116,7 +133,6 @@ def match(  # noqa: PLR0913 - each is a property of the operator, given by name
     )
     rest = operator.late_policy(late)
     cut = _cut_off(rows, cut_off)
-    within_us = None if within is None else duration_us(within, f"{_TITLE}: within")
     logic = PatternMatches(
         by=keys,
         time=time.column,
@@ -148,10 +164,30 @@ def match(  # noqa: PLR0913 - each is a property of the operator, given by name
     }
     described = operator.described("pattern", {}, settings)
     made = rows.withColumn(_MASK, asked.mask)
-    found = operator.run(made, logic, described, {LATE: rest, CUT_OFF: cut})
-    # Of what was found, never of where or when: a match that is found again has the same.
-    told = F.to_json(F.struct(*keys, "start", "end", "outcome", "evidence"), JSON_OPTIONS)
+    return _with_id(operator.run(made, logic, described, {LATE: rest, CUT_OFF: cut}), keys)
+
+
+def _with_id(found: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Matches with an id of what was found, never of where or when: one that is found again has the same."""
+    told = F.to_json(F.struct(*by, "start", "end", "outcome", "evidence"), JSON_OPTIONS)
     return found.withColumn("id", F.md5(told))
+
+
+def _refuse_for_real_time(
+    asked: _Asked, *, is_by_arrival: bool, contiguity: Contiguity, timed_out: bool
+) -> None:
+    """Refuse what takes more than the last rows of a key, in SQL."""
+    if not is_by_arrival:
+        refuse(
+            "rows in the order of event time wait for the watermark, which hardly moves there; say "
+            "order_by=hr.arrival"
+        )
+    for bit in asked.functions:
+        refuse(f"{asked.names[bit]!r} asks a function, and no Python runs there; write it as a column")
+    if contiguity != "strict":
+        refuse("with contiguity='relaxed' any number of rows may lie between; leave it out")
+    if timed_out:
+        refuse("that a time is over is told by a timer, and there are none; leave timed_out out")
 
 
 def _cut_off(rows: DataFrame, asked: Drop | SideOutput | None) -> Drop | SideOutput:

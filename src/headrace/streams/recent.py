@@ -108,6 +108,11 @@ def recent(
     return _streaming(rows, history, table, versions)
 
 
+def is_realtime(rows: DataFrame) -> bool:
+    """Whether pipelines are being built for real-time mode."""
+    return rows.sparkSession.conf.get(REALTIME_SETTING, "false") == "true"
+
+
 def _checked_table(
     rows: DataFrame, table: DataFrame, by: tuple[str, ...], order_by: str | None, limit: int
 ) -> _History:
@@ -209,7 +214,7 @@ def _greatest(entry: Column, place: str, limit: int) -> Column:
 
 def _told(updates: DataFrame, history: _History, versions: _History | None = None) -> DataFrame:
     """The updates as they are told, from what is kept."""
-    realtime = updates.sparkSession.conf.get(REALTIME_SETTING, "false") == "true"
+    realtime = is_realtime(updates)
 
     def entries(kept: str, kind: _History, last: str) -> Column:
         def is_new(entry: Column) -> Column:

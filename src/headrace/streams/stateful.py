@@ -21,7 +21,7 @@ from headrace.streams.buckets.operator import run_logic
 from headrace.streams.building import current_building, find_building
 from headrace.streams.event_time import find_event_time, keep_event_time
 from headrace.streams.plans import Operator, Part
-from headrace.streams.recent import REALTIME_SETTING
+from headrace.streams.recent import is_realtime
 from headrace.streams.recognise import ARGUMENT_PREFIX
 from headrace.streams.side_files import SideFiles
 from headrace.streams.time.durations import Duration, duration_text, duration_us
@@ -54,7 +54,7 @@ class Stateful:
                 raise PipelineError(
                     f"{self.title}: there is no column {column!r} among {', '.join(self.rows.columns)}"
                 )
-        if self.rows.isStreaming and self.rows.sparkSession.conf.get(REALTIME_SETTING, "false") == "true":
+        if self.rows.isStreaming and is_realtime(self.rows):
             raise PipelineError(
                 f"{self.title} keeps its state in Python, which real-time mode can't run: use hr.recent, or "
                 "run without --realtime, in micro-batches"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -150,18 +152,116 @@ def test_what_can_not_be_searched_for_is_refused(
         hr.match(hr.static(headrace_spark, prices, []), **{**given, **asked})
 
 
-def test_real_time_mode_refuses_it_and_says_what_to_do(headrace_spark: SparkSession) -> None:
-    stream = headrace_spark.readStream.format("rate").load().withColumnRenamed("timestamp", "at")
-    headrace_spark.conf.set(REALTIME_SETTING, "true")
+payments = hr.topic(
+    "payments",
+    schema="card string, number int not null, amount double, at timestamp not null",
+    key="card",
+    event_time="at",
+    watermark="1 day",
+    partitions=2,
+)
+SEARCHED: dict[str, Any] = {
+    "by": "card",
+    "order_by": hr.arrival,
+    "pattern": "(small | free) small{1,2}? big",
+    "define": {"small": F.col("amount") < 10, "free": "amount = 0", "big": "amount > 5"},
+    "within": "40 seconds",
+    "emit": hr.all_matches,
+}
+
+
+@hr.pipeline(writes=hr.topic("tried", key="card"))
+def tried(payments: DataFrame) -> DataFrame:
+    return hr.match(payments, **SEARCHED)
+
+
+def paid(count: int) -> list[dict[str, Any]]:
+    """Payments of a few cards, of which many are of two names, and not in the order of their times."""
+    chance = Random(5)
+    return [
+        {
+            "card": chance.choice(["c1", "c2", "ü"]),
+            "number": number,
+            "amount": chance.choice([0.0, 3.0, 7.0, 7.0, 12.0, None]),
+            "at": NOON + timedelta(seconds=number * 5 + chance.randrange(12)),
+        }
+        for number in range(count)
+    ]
+
+
+def as_json(rows: DataFrame) -> list[str]:
+    return sorted(rows.select(F.to_json(F.struct("*"), JSON_OPTIONS).alias("value")).toPandas()["value"])
+
+
+def test_in_real_time_matches_are_those_of_a_batch_in_the_order_of_the_log(
+    headrace_spark: SparkSession, start: Any, kafka: Any
+) -> None:
+    rows = paid(150)
+    expected = as_json(tried(hr.static(headrace_spark, payments, rows)))
+    assert len(expected) > 20
+    start(tried, realtime=True)
+    kafka.produce(
+        "payments", [(row["card"], json.dumps({**row, "at": row["at"].isoformat()})) for row in rows]
+    )
+    records = kafka.read("tried", lambda found: len({record.value for record in found}) >= len(expected))
+    assert sorted(record.value.decode() for record in records) == expected
+
+
+def test_what_is_found_in_a_history_is_what_is_found_otherwise(
+    headrace_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = hr.static(headrace_spark, payments, paid(300))
+    one = {"small": F.col("amount") < 10}
+    asked = [
+        {},
+        {"within": None, "pattern": "small small | free big"},
+        {"pattern": "small", "define": one, "emit": hr.non_overlapping},
+    ]
+    for each in asked:
+        whole = {**SEARCHED, **each}
+        # As a stream would be searched.
+        monkeypatch.setattr("headrace.streams.match.is_for_history", lambda _rows: True)
+        in_history = as_json(hr.match(rows, **whole))
+        monkeypatch.undo()
+        assert in_history == as_json(hr.match(rows, **whole))
+
+
+@contextmanager
+def real_time(session: SparkSession) -> Iterator[None]:
+    """Build for real-time mode."""
+    session.conf.set(REALTIME_SETTING, "true")
     try:
-        with pytest.raises(PipelineError, match=r"hr\.match .* real-time mode can't run: use hr.recent"):
-            hr.match(
-                stream,
-                by="value",
-                order_by="at",
-                watermark="1 second",
-                pattern="a",
-                define={"a": "true"},
-            )
+        yield
     finally:
-        headrace_spark.conf.unset(REALTIME_SETTING)
+        session.conf.unset(REALTIME_SETTING)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"pattern": "small+ free big"}, r"'\+' .* repeats without a bound; give one"),
+        ({"pattern": "small .. free big"}, r"'\.\.' lets any number of rows lie there"),
+        ({"pattern": "small big !free"}, "'!free' lets any number of rows lie there, or waits"),
+        ({"pattern": "free small{1,2} big"}, "'free small small big' is preferred to 'free small big'"),
+        ({"pattern": "(small | free | big){9}"}, "more than 100 ways"),
+        ({"pattern": "small{99} free big"}, "it may take 101 rows, and 100 are kept"),
+        ({"emit": hr.non_overlapping}, "depends on those before it.* say emit=hr.all_matches"),
+        ({"order_by": "at"}, "wait for the watermark.* say order_by=hr.arrival"),
+        ({"contiguity": "relaxed"}, "any number of rows may lie between"),
+        ({"timed_out": True}, "leave timed_out out; or run without --realtime"),
+        ({"limit": 3}, "a match may have 4 rows, and limit is 3"),
+        ({"by": "value", "event_time": "maybe"}, "without maybe could not be told of there"),
+        ({"define": {**SEARCHED["define"], "big": recovers}}, "'big' asks a function"),
+    ],
+)
+def test_real_time_mode_refuses_what_does_not_fit_a_history_and_says_what_to_do(
+    headrace_spark: SparkSession, asked: dict[str, Any], told: str
+) -> None:
+    stream = headrace_spark.readStream.format("rate").load().withColumnRenamed("timestamp", "at")
+    required = F.coalesce("at", F.lit(NOON))
+    stream = stream.withColumns(
+        {"maybe": F.col("at"), "at": required, "amount": F.lit(1), "_kafka": F.lit(1)}
+    )
+    given = {**SEARCHED, "by": "value", "event_time": None if asked.get("order_by") else "at"}
+    with real_time(headrace_spark), pytest.raises(PipelineError, match=told):
+        hr.match(stream, watermark="1 second", **{**given, **asked})

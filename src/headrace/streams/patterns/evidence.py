@@ -52,10 +52,15 @@ def own_names(rows: pa.Schema) -> list[str]:
     return [name for name in rows.names if name != METADATA_COLUMN and not name.startswith(MADE_PREFIX)]
 
 
-def match_schema(rows: pa.Schema, by: Sequence[str], time: pa.DataType) -> pa.Schema:
-    """The columns of matches."""
+def check_key(by: Sequence[str]) -> None:
+    """Refuse a key that has a column of a match's own."""
     if clash := set(by).intersection(_OWN):
         raise PipelineError(f"hr.match makes the column {min(clash)} itself: rename the one in by")
+
+
+def match_schema(rows: pa.Schema, by: Sequence[str], time: pa.DataType) -> pa.Schema:
+    """The columns of matches."""
+    check_key(by)
     row = pa.struct([pa.field(name, rows.field(name).type) for name in own_names(rows)])
     return pa.schema(
         [
