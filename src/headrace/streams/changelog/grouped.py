@@ -6,7 +6,8 @@ and what it is with +1, unless that is the same; a group without rows is none.
 Count, sum and mean are kept current by what comes and goes. All other aggregates are computed from the values
 of the group that are there, so these are kept: least and greatest values, different ones, the greatest rows.
 Either way the result depends on the rows that are there, and on nothing else: not on their order, nor on what
-was there before. Rows that are equal in what they are ordered by are ordered by their other values.
+was there before. Rows that are equal in what they are ordered by are ordered by their other values. So an
+aggregate by arrival is refused: which row of a table came last is not told by the rows that are there.
 
 State, divided by the hash of the group:
 
@@ -30,6 +31,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step, Tables
 from headrace.streams.changelog.running import KEPT_TYPE, Incremental, Total, result_of
 from headrace.streams.changelog.slots import SlottedTables, hashes_of
@@ -48,6 +50,7 @@ from headrace.streams.changelog.zset import (
     without,
 )
 from headrace.streams.windows.aggregate import Aggregate, columns_of
+from headrace.streams.windows.arrival import ByArrival
 from headrace.streams.windows.exact import Count, Mean, Sum, column_type, in_one_piece
 from headrace.streams.windows.order import is_ordered, order_codes
 from headrace.streams.windows.runs import Indices, stacked, starts_of_changes
@@ -64,6 +67,16 @@ class GroupedTable:
 
     by: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
+
+    def __post_init__(self) -> None:
+        for each in self.aggregates:
+            if isinstance(each, ByArrival):
+                which, other = ("last", "") if each.is_last else ("first", ", smallest=True")
+                raise PipelineError(
+                    f"hr.aggregate: {each.name} is the {which} value to come, and the rows of a table that "
+                    f"changes have no such order: say by what they are ordered, with hr.greatest_rows(1, "
+                    f'order_by="...", columns=["{each.column}"]{other})'
+                )
 
     def output_schemas(self, rows: pa.Schema) -> Mapping[str, pa.Schema]:
         told = [(CHANGED_AT, rows.field(CHANGED_AT).type)] if CHANGED_AT in rows.names else []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import ROUND_HALF_UP, Decimal
@@ -18,6 +19,7 @@ from headrace.errors import PipelineError
 from headrace.streams.changelog import slots
 from headrace.streams.changelog.distinct import CountDistinct
 from headrace.streams.changelog.grouped import GroupedTable
+from headrace.streams.windows.arrival import first, last
 from headrace.streams.windows.exact import Count, Max, Mean, Min, Sum
 from headrace.streams.windows.rank import greatest_rows
 
@@ -187,6 +189,13 @@ def test_a_row_that_goes_before_it_comes_is_counted_and_waited_for(bucket: Calla
     assert stepped.last is not None
     assert stepped.last.counts == {"unmatched": 1}
     assert stepped.step(table([change(("a", 1, None, None), 1)])) == []
+
+
+def test_the_first_and_last_to_come_are_refused_because_a_table_has_no_such_order() -> None:
+    for aggregate, smallest in ((first("whole"), ", smallest=True"), (last("whole"), "")):
+        told = f'hr.greatest_rows(1, order_by="...", columns=["whole"]{smallest})'
+        with pytest.raises(PipelineError, match=re.escape(told)):
+            GroupedTable(by=("key",), aggregates=(Count(name="rows"), aggregate))
 
 
 def test_a_sum_that_does_not_fit_is_refused(bucket: Callable[..., Any]) -> None:
