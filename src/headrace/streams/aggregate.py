@@ -20,6 +20,8 @@ from headrace.streams.windows.aggregate import Aggregate
 _TITLE: Final = "hr.aggregate"
 _ALL: Final = f"{ARGUMENT_PREFIX}all"
 """The group of all rows, where they are not grouped by columns."""
+_NAME_OF_ALL: Final = "all"
+"""How its column is called in results."""
 
 
 def aggregate(
@@ -45,7 +47,7 @@ def aggregate(
             f"{_TITLE}: {', '.join(found.unknown)} can't be kept current where rows go: use count, sum, avg, "
             "min, max, count_distinct, or the aggregates of headrace.streams"
         )
-    _check_names(keys, found.aggregates)
+    check_names(keys or (_NAME_OF_ALL,), found.aggregates)
     rows = changes.withColumns(found.arguments)
     if not keys:
         rows, keys = rows.withColumn(_ALL, F.lit(0)), (_ALL,)
@@ -58,11 +60,14 @@ def aggregate(
     result = operator.run(lean, GroupedTable(by=keys, aggregates=tuple(found.aggregates)), described)
     # All rows are one group, which is told apart by nothing: a store of it has one row.
     return (
-        marked(result, keys) if keys != (_ALL,) else marked(result.withColumnRenamed(_ALL, "all"), ("all",))
+        marked(result, keys)
+        if keys != (_ALL,)
+        else marked(result.withColumnRenamed(_ALL, _NAME_OF_ALL), (_NAME_OF_ALL,))
     )
 
 
-def _check_names(by: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
+def check_names(by: Sequence[str], aggregates: Sequence[Aggregate]) -> None:
+    """Refuse a result that would have two columns of one name."""
     names = [*by, *(each.name for each in aggregates), *CHANGE_COLUMNS]
     for name in names:
         if names.count(name) > 1:
