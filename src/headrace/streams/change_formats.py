@@ -17,9 +17,9 @@ transaction's changes it is.
 | format | record | |
 |---|---|---|
 | `upsert` | JSON object of the schema | upsert |
-| | no value | delete; the key is the key column's value as text, or a JSON object that has it |
+| | no value | delete; the key is the key column's text, or a JSON object that has all its columns |
 | `debezium` | `op` c, u or r, and `after` | upsert: an insert, an update, or a row of a snapshot |
-| | `op` d, and `before` with the key | delete |
+| | `op` d, and `before` with the whole key | delete |
 | | `op` t | truncate |
 | | no value, or `op` m | nothing: a tombstone follows its delete; a message is no change |
 
@@ -28,7 +28,10 @@ All else is a dead letter. Change events are read without Connect's schemas (`sc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -60,7 +63,7 @@ def change_rows(records: DataFrame, topic: Topic) -> DataFrame:
     """The rows of the records that are changes."""
     schema, key = _schema_and_key(topic)
     rows = _upserts(records, schema, key) if topic.format == "upsert" else _events(records, schema, key)
-    noted = {KEY_METADATA: [key], TOPICS_METADATA: list(topic.names), FORMAT_METADATA: topic.format}
+    noted = {KEY_METADATA: list(key), TOPICS_METADATA: list(topic.names), FORMAT_METADATA: topic.format}
     return rows.withMetadata(CHANGE_COLUMN, noted)
 
 
@@ -70,29 +73,31 @@ def refused_changes(records: DataFrame, topic: Topic) -> DataFrame:
     if topic.format == "debezium":
         events = records.where(F.col("value").isNotNull())
         return undecodable(events, _envelope(schema), _Event(key=key))
-    unread = F.lit(f"the value is null (a tombstone), and the key is no {key} ({_kind(schema, key)})")
+    unread = F.lit(f"the value is null (a tombstone), and the key is no {_told(schema, key)}")
     refused = undecodable(records, schema, _HasKey(key=key))
     is_tombstone = F.col("value").isNull()
-    refused = refused.where(~is_tombstone | _key_value(F.col("key"), schema, key).isNull())
+    refused = refused.where(~is_tombstone | ~_is_whole(_key_values(F.col("key"), schema, key)))
     return refused.withColumn("cause", F.when(is_tombstone, unread).otherwise(F.col("cause")))
 
 
-def _schema_and_key(topic: Topic) -> tuple[StructType, str]:
+def _schema_and_key(topic: Topic) -> tuple[StructType, tuple[str, ...]]:
     schema = parse_schema(topic)
-    assert topic.key is not None, "a topic of changes is described with a key"
-    if topic.key not in schema.names:
-        raise PipelineError(
-            f"topic {topic.name}: the key {topic.key!r} is none of the schema's columns "
-            f"({', '.join(schema.names)})"
-        )
+    assert topic.key, "a topic of changes is described with a key"
+    for name in topic.key:
+        if name not in schema.names:
+            raise PipelineError(
+                f"topic {topic.name}: the key {name!r} is none of the schema's columns "
+                f"({', '.join(schema.names)})"
+            )
     return schema, topic.key
 
 
-def _upserts(records: DataFrame, schema: StructType, key: str) -> DataFrame:
+def _upserts(records: DataFrame, schema: StructType, key: tuple[str, ...]) -> DataFrame:
     rows = decoded(records, schema, _HasKey(key=key), keep_tombstones=True)
     is_gone = F.col(TOMBSTONE_COLUMN)
-    told = _key_value(F.col(METADATA_COLUMN)["key"], schema, key)
-    whole = rows.withColumn(key, F.when(is_gone, told).otherwise(F.col(key))).where(F.col(key).isNotNull())
+    told = _key_values(F.col(METADATA_COLUMN)["key"], schema, key)
+    known = {name: F.when(is_gone, value).otherwise(F.col(name)) for name, value in told.items()}
+    whole = rows.withColumns(known).where(_is_whole({name: F.col(name) for name in key}))
     change = F.struct(
         F.when(is_gone, DELETE).otherwise(UPSERT).alias("kind"),
         F.col(METADATA_COLUMN)["timestamp"].alias("at"),
@@ -102,12 +107,29 @@ def _upserts(records: DataFrame, schema: StructType, key: str) -> DataFrame:
     return whole.select(*schema.names, change.cast(_CHANGE).alias(CHANGE_COLUMN), METADATA_COLUMN)
 
 
+def _key_values(key: Column, schema: StructType, names: tuple[str, ...]) -> dict[str, Column]:
+    """The values of the key's columns that a record's key tells; null where it tells none."""
+    if len(names) == 1:
+        return {names[0]: _key_value(key, schema, names[0])}
+    fields = StructType([StructField(name, schema[name].dataType) for name in names])
+    read = F.from_json(_text(key), fields)
+    return {name: read[name] for name in names}
+
+
+def _is_whole(values: Mapping[str, Column]) -> Column:
+    """Whether all columns of the key have a value. Never null."""
+    return reduce(and_, (value.isNotNull() for value in values.values()))
+
+
+def _text(key: Column) -> Column:
+    return F.when(F.is_valid_utf8(key.cast("string")), key.cast("string"))
+
+
 def _key_value(key: Column, schema: StructType, name: str) -> Column:
-    """The value of the key's column that a record's key tells; null where it tells none."""
     kind = schema[name].dataType
     if isinstance(kind, BinaryType):
         return key
-    text = F.when(F.is_valid_utf8(key.cast("string")), key.cast("string"))
+    text = _text(key)
     in_json = F.from_json(text, StructType([StructField(name, kind)]))[name]
     plain = text if isinstance(kind, StringType) else text.try_cast(kind)
     return F.when(text.startswith("{"), F.coalesce(in_json, plain)).otherwise(plain)
@@ -117,17 +139,19 @@ def _key_value(key: Column, schema: StructType, name: str) -> Column:
 class _HasKey:
     """A row of a table has a key."""
 
-    key: str
+    key: tuple[str, ...]
 
     def is_broken(self, row: Column, written: Column) -> Column:
         """Whether it has none."""
         del written
-        return row[self.key].isNull()
+        return ~_is_whole({name: row[name] for name in self.key})
 
     @property
     def cause(self) -> str:
         """In words."""
-        return f"the key column has no value: {self.key}"
+        if len(self.key) == 1:
+            return f"the key column has no value: {self.key[0]}"
+        return f"a column of the key has no value: {', '.join(self.key)}"
 
 
 def _envelope(schema: StructType) -> StructType:
@@ -145,7 +169,7 @@ def _envelope(schema: StructType) -> StructType:
     )
 
 
-def _events(records: DataFrame, schema: StructType, key: str) -> DataFrame:
+def _events(records: DataFrame, schema: StructType, key: tuple[str, ...]) -> DataFrame:
     rows = decoded(records, _envelope(schema), _Event(key=key)).where(F.col("op") != _MESSAGE)
     kind = F.when(F.col("op") == "d", DELETE).when(F.col("op") == "t", TRUNCATE).otherwise(UPSERT)
     committed = F.coalesce(
@@ -168,15 +192,15 @@ def _events(records: DataFrame, schema: StructType, key: str) -> DataFrame:
 class _Event:
     """A change event has the row that it is about."""
 
-    key: str
+    key: tuple[str, ...]
 
     def is_broken(self, row: Column, written: Column) -> Column:
         """Whether that is missing, or what it says is not known."""
         del written
         op = row["op"]
         has_row = (
-            F.when(op.isin(*_UPSERTS), row["after"][self.key].isNotNull())
-            .when(op == "d", row["before"][self.key].isNotNull())
+            F.when(op.isin(*_UPSERTS), self._has_key(row["after"]))
+            .when(op == "d", self._has_key(row["before"]))
             .otherwise(op.isin("t", _MESSAGE))
         )
         return ~F.coalesce(has_row, F.lit(False))
@@ -184,11 +208,14 @@ class _Event:
     @property
     def cause(self) -> str:
         """In words."""
-        return (
-            f"no change event of the table: op is c, u or r with {self.key} in after, d with {self.key} in "
-            "before, or t"
-        )
+        key = " and ".join(self.key)
+        return f"no change event of the table: op is c, u or r with {key} in after, d with {key} in before, or t"
+
+    def _has_key(self, row: Column) -> Column:
+        return _is_whole({name: row[name] for name in self.key})
 
 
-def _kind(schema: StructType, key: str) -> str:
-    return schema[key].dataType.simpleString()
+def _told(schema: StructType, key: tuple[str, ...]) -> str:
+    """What a record's key should be, in words."""
+    columns = ", ".join(f"{name} ({schema[name].dataType.simpleString()})" for name in key)
+    return columns if len(key) == 1 else f"JSON object of {columns}"

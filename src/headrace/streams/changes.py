@@ -37,10 +37,11 @@ def changes(
     The rows are those of a topic of changes (`hr.topic(..., format="debezium")` or `"upsert"`), of which the
     current row of each key is kept; or the results of `hr.window` with `hr.update(retract=True)`; or rows
     that have a column `_weight` already. `key` names the columns that tell the table's rows apart, if the
-    topic or the window has not said it.
+    topic or the window has not said it. The key of a topic of changes is said where it is described, because
+    its deletes tell nothing else: `hr.topic(..., key=["order_id", "line"])`.
     """
     if CHANGE_COLUMN in rows.columns:
-        keys = table_key(rows, "hr.changes", CHANGE_COLUMN, key)
+        keys = key_of_topic(rows, "hr.changes", key)
         logic = CurrentRows(key=keys)
         made = of_versions(rows, logic, title="hr.changes", kind="current rows", key=keys, buckets=buckets)
         return marked(made, keys)
@@ -129,6 +130,25 @@ def _of_retractions(rows: DataFrame, key: str | Sequence[str] | None) -> DataFra
     firing = [field.name for field in rows.schema.fields if field.metadata.get(FIRING_KEY)]
     weight = F.when(F.col(_RETRACTED), -1).otherwise(1)
     return marked(rows.withColumn(WEIGHT, weight).drop(_RETRACTED, *firing), keys)
+
+
+def key_of_topic(rows: DataFrame, title: str, key: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The columns that tell the rows of a topic of changes apart; raise where its deletes don't tell them."""
+    keys = table_key(rows, title, CHANGE_COLUMN, key)
+    refuse_other_key(title, keys, rows.schema[CHANGE_COLUMN].metadata.get(KEY_METADATA), rows.columns)
+    return keys
+
+
+def refuse_other_key(
+    title: str, key: Sequence[str], of_topic: Sequence[str] | None, columns: Sequence[str]
+) -> None:
+    """Refuse a key by which the deletes of a topic are not told: they have values for the topic's key only."""
+    if of_topic is None or set(key) == set(of_topic) or not set(of_topic) <= set(columns):
+        return
+    raise PipelineError(
+        f"{title}: key is {', '.join(key)}, and the topic is described with {', '.join(of_topic)}, which is all "
+        f"that its deletes tell: describe the topic as hr.topic(..., key={list(key)})"
+    )
 
 
 def table_key(

@@ -58,7 +58,7 @@ def target_words(pipeline: Pipeline[Any]) -> str:
     """What is written."""
     target = pipeline.writes
     if isinstance(target, Topic):
-        key = "" if target.key is None else f", with the key {target.key}"
+        key = f", with the key {', '.join(target.key)}" if target.key else ""
         others = ", ".join(topic.name for topic in pipeline.side_outputs)
         return f"writes the topic {target.name}{key}" + (f", and {others} beside it" if others else "")
     kind = "table" if isinstance(target, PostgresTable) else "Delta table"

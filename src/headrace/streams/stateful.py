@@ -114,7 +114,7 @@ class Stateful:
 
     def _topic(self, policy: SideOutput) -> Topic:
         has_key = len(self.by) == 1 and not self.by[0].startswith(ARGUMENT_PREFIX)
-        return Topic(name=policy.topic, key=self.by[0] if has_key else None)
+        return Topic(name=policy.topic, key=self.by if has_key else ())
 
     def described(self, kind: str, kept: Mapping[str, str], settings: Mapping[str, str]) -> Operator:
         """For the check whether a changed pipeline can go on.

@@ -37,9 +37,11 @@ def static(session: SparkSession, topic: Topic, rows: Iterable[Mapping[str, Any]
 
 def _record(topic: Topic, row: Mapping[str, Any] | str | bytes) -> tuple[bytearray | None, bytearray | None]:
     """Key and value. Only what deletes needs a key."""
-    if topic.key is not None and is_deletion(topic, row):
+    if is_deletion(topic, row):
         assert isinstance(row, Mapping)
-        return bytearray(str(row[topic.key]).encode()), None
+        if len(topic.key) == 1:
+            return bytearray(str(row[topic.key[0]]).encode()), None
+        return bytearray(_encode({name: row[name] for name in topic.key if name in row})), None
     return None, bytearray(_encode(row))
 
 

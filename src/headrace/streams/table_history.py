@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from headrace.errors import PipelineError
 from headrace.streams.buckets.operator import BUCKET_COUNT
 from headrace.streams.changelog.versions import VALID_FROM, VALID_TO, TableVersions
-from headrace.streams.changes import of_versions, refuse_clash, table_key
+from headrace.streams.changes import key_of_topic, of_versions, refuse_clash
 from headrace.streams.plans.results import IDENTITY_KEY, REMOVED_KEY
 from headrace.streams.sinks.records import DELETE_COLUMN
 from headrace.streams.topic import CHANGE_COLUMN
@@ -32,7 +32,7 @@ def history(
             f"{_TITLE}: these rows are not those of a topic of changes, in which each version is seen: give "
             'it the rows of hr.topic(..., format="debezium") or format="upsert" as they are'
         )
-    keys = table_key(rows, _TITLE, CHANGE_COLUMN, key)
+    keys = key_of_topic(rows, _TITLE, key)
     refuse_clash(rows, _TITLE, (VALID_FROM, VALID_TO, DELETE_COLUMN))
     result = of_versions(
         rows, TableVersions(key=keys), title=_TITLE, kind="versions of rows", key=keys, buckets=buckets

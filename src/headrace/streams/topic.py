@@ -70,8 +70,9 @@ class Topic:
     """The columns in Spark's DDL: `tx_id string not null, amount double`. Needed to read a topic of JSON."""
     format: Format = "json"
     """What a record's value is."""
-    key: str | None = None
-    """The column that becomes the record's key when the topic is written; of changes, the table's key."""
+    key: tuple[str, ...] = ()
+    """The column that becomes the record's key when the topic is written, as text, or several, as a JSON
+    object; of changes, the table's key."""
     event_time: str | None = None
     """The column that holds the time at which a row's event happened."""
     watermark: str | Policy | None = None
@@ -111,7 +112,9 @@ class Topic:
                 f"topic {self.name} is read as {self.format}, which has {has}: leave out schema and "
                 "event_time, and take the value apart in the pipeline"
             )
-        if self.format in OF_CHANGES and (self.key is None or self.max_ahead is not None):
+        if len(set(self.key)) < len(self.key):
+            raise ConfigError(f"topic {self.name} has a column twice in its key: {', '.join(self.key)}")
+        if self.format in OF_CHANGES and (not self.key or self.max_ahead is not None):
             raise ConfigError(
                 f"topic {self.name} is read as {self.format}, as changes of a table: give it the key "
                 "that tells the table's rows apart, and leave out max_ahead"
@@ -180,7 +183,7 @@ class Topic:
         """The name of the query that takes them there: another schema leaves others, so it is part of it."""
         described = f"{self.name} {' '.join((self.schema or self.format).split())}"
         if self.format in OF_CHANGES:
-            described += f" as {self.format} by {self.key}"
+            described += f" as {self.format} by {', '.join(self.key)}"
         if self.max_ahead is not None:
             described += f" {self.event_time} at most {self.max_ahead} ahead"
         digest = hashlib.sha256(described.encode()).hexdigest()[:8]
@@ -192,7 +195,7 @@ def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
     *,
     schema: str | type | None = None,
     format: Format = "json",  # noqa: A002 - what Spark calls it as well
-    key: str | None = None,
+    key: str | Sequence[str] | None = None,
     event_time: str | None = None,
     watermark: str | Policy | None = None,
     max_ahead: str | None = None,
@@ -206,9 +209,12 @@ def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
     field without `| None` is, is required: a record without it is a dead letter, as is one that is no JSON
     object or has a value that does not fit its column.
 
+    `key` names the column that becomes the key of records when the topic is written, as text; or several,
+    `key=["order_id", "line"]`, which become a JSON object.
+
     A topic of a table's changes has `format="debezium"`, or `"upsert"` where a record is the row as it is
-    now, and one without a value deletes it; `key` is then the column that tells the table's rows apart. Read
-    it with hr.changes.
+    now, and one without a value deletes it; `key` then names what tells the table's rows apart. Read it with
+    hr.changes.
 
     `event_time` names the column that says when a row's event happened. `watermark` is how long to wait for
     late rows: `30 seconds`, or a policy such as `hr.bounded("30 seconds", idle_after="5 minutes")`. With
@@ -223,7 +229,7 @@ def topic(  # noqa: PLR0913 - each is a property of a topic, given by name
         others=names[1:],
         schema=None if schema is None else schema_ddl(schema),
         format=format,
-        key=key,
+        key=(key,) if isinstance(key, str) else tuple(key or ()),
         event_time=event_time,
         watermark=watermark,
         max_ahead=max_ahead,

@@ -104,7 +104,7 @@ class WrittenTopics:
     @property
     def keys(self) -> set[str]:
         """The columns that the topics are described with."""
-        return {topic.key for topic in self.pipeline.outputs if topic.key is not None}
+        return {name for topic in self.pipeline.outputs for name in topic.key}
 
     def computed(self, rows: DataFrame, results: Results) -> tuple[DataFrame, Results]:
         """The records that the rows are written as."""
@@ -134,7 +134,7 @@ class WrittenTopics:
 
     def _tells_results_apart(self, results: Results) -> bool:
         """Whether there is one result for each key of a record."""
-        return all(results.identity == (topic.key,) for topic in self.pipeline.outputs)
+        return all(set(results.identity) == set(topic.key) for topic in self.pipeline.outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

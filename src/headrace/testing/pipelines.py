@@ -133,7 +133,7 @@ class PipelineScript:
         """Process what was added; these rows, in any order, must be what was written since the last look.
 
         `topic` is one of the side outputs; without it, what the pipeline writes. A tombstone is a row of the
-        key's column and `_delete`, which is true.
+        key's columns and `_delete`, which is true; a key of one column is a text.
         """
         __tracebackhide__ = True
         self.process()
@@ -308,9 +308,12 @@ def _is_advance() -> Column:
 
 
 def _key(topic: Topic, row: dict[str, Any]) -> bytes | None:
-    if topic.key is None or row.get(topic.key) is None:
+    told = {name: row[name] for name in topic.key if row.get(name) is not None}
+    if not told:
         return None
-    value = row[topic.key]
+    if len(topic.key) > 1:
+        return encode(told)
+    (value,) = told.values()
     return value if isinstance(value, bytes) else str(plain(value)).encode()
 
 
@@ -332,7 +335,10 @@ def _filler(kind: DataType) -> Any:
 def _decoded(topic: Topic, message: Any) -> dict[str, Any]:
     if message.value() is None:
         key = message.key()
-        return {topic.key or "_key": None if key is None else key.decode(errors="replace"), "_delete": True}
+        if len(topic.key) > 1:
+            return {**json.loads(key), "_delete": True}
+        name = topic.key[0] if topic.key else "_key"
+        return {name: None if key is None else key.decode(errors="replace"), "_delete": True}
     try:
         value = json.loads(message.value())
     except ValueError:

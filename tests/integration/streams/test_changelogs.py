@@ -203,6 +203,56 @@ def test_what_debezium_writes_is_read_as_it_is(
     assert set(rows[1]["big"]) == {"x"}
 
 
+LINES = hr.topic(
+    "lines",
+    format="upsert",
+    key=["order_id", "line"],
+    schema="order_id bigint not null, line int, quantity int",
+)
+LINE_EVENTS = hr.topic("line-events", format="debezium", key=LINES.key, schema=LINES.schema)
+
+
+def test_a_key_of_several_columns_is_read_whole_or_not_at_all(headrace_pipeline: Any) -> None:
+    """From the records' keys, and from what change events say; what has a part of it deletes nothing."""
+
+    def line(order_id: int, number: int | None, quantity: int | None = None) -> dict[str, Any]:
+        return {"order_id": order_id, "line": number, "quantity": quantity}
+
+    @hr.pipeline(
+        writes=hr.topic("copy", key=["line", "order_id"]), reads={"lines": LINES, "events": LINE_EVENTS}
+    )
+    def copied(lines: DataFrame, events: DataFrame) -> DataFrame:
+        both = hr.changes(lines).unionByName(hr.changes(events).withColumn("quantity", -F.col("quantity")))
+        return hr.upserts(both, key=["order_id", "line"])
+
+    script = headrace_pipeline(copied)
+    script.add(LINES, line(1, 1, 5), line(1, 2, 6), line(2, 1, 7))
+    script.add(LINE_EVENTS, event("c", line(3, 1, 8)), event("c", line(3, 2, 9)))
+    script.expect(line(1, 1, 5), line(1, 2, 6), line(2, 1, 7), line(3, 1, -8), line(3, 2, -9))
+    script.add(LINES, {**line(1, 2), "_delete": True}, {**line(1, None), "_delete": True})
+    script.add(LINE_EVENTS, event("d", before=line(3, 1)), event("d", before=line(3, None)))
+    gone = [{"line": number, "order_id": order_id, "_delete": True} for order_id, number in ((1, 2), (3, 1))]
+    script.expect(*gone)
+    script.expect_dead_letters(
+        LINES,
+        {
+            "value": None,
+            "cause": "the value is null (a tombstone), and the key is no JSON object of order_id (bigint), "
+            "line (int)",
+        },
+    )
+    script.expect_dead_letters(
+        LINE_EVENTS,
+        {
+            "value": event("d", before=line(3, None)),
+            "cause": "no change event of the table: op is c, u or r with order_id and line in after, d with "
+            "order_id and line in before, or t",
+        },
+    )
+    comparison = verify_in(script._session, copied, copied.sources(), script._config)
+    assert (comparison.verdict, comparison.computed_count, comparison.differences) == ("equal", 3, ())
+
+
 def test_what_windows_take_back_is_a_changelog(headrace_spark: SparkSession) -> None:
     rows = headrace_spark.createDataFrame(
         [("a", 1, True), ("a", 2, False), ("b", 5, False)], "name string, total int, retracted boolean"

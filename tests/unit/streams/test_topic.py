@@ -23,6 +23,14 @@ def test_a_topic_is_described_by_a_frozen_value() -> None:
         topic.name = "other"  # type: ignore[misc] # that it can't be done is the test
 
 
+def test_a_key_is_one_column_or_several() -> None:
+    assert [hr.topic("t", key=key).key for key in (None, "id", ["id", "line"])] == [
+        (),
+        ("id",),
+        ("id", "line"),
+    ]
+
+
 def test_dead_letters_have_a_topic_named_after_theirs() -> None:
     assert hr.topic("transactions").dead_letters == "transactions.dead-letters"
 
@@ -44,6 +52,8 @@ def test_dead_letters_have_a_topic_named_after_theirs() -> None:
         ({"name": "t", "format": "text", "schema": "id string"}, "the one column 'value'"),
         ({"name": "t", "max_records_per_batch": 0}, "max_records_per_batch is 0; use at least 1"),
         ({"name": "t", "partitions": 0}, "use at least 1"),
+        ({"name": "t", "key": ["id", "id"]}, "a column twice in its key: id, id"),
+        ({"name": "t", "format": "upsert", "schema": "id int", "key": []}, "give it the key"),
     ],
 )
 def test_a_description_that_can_not_be_says_what_is_wrong(arguments: dict[str, Any], complaint: str) -> None:

@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step, Tables
 from headrace.streams.changelog.slots import SlottedTables, hashes_of
 from headrace.streams.changelog.zset import (
@@ -83,6 +84,7 @@ class CurrentRows:
     def step(self, state: Tables, arrivals: Arrivals) -> Step:
         schema = table_schema(arrivals.rows.schema)
         rows, truncated_at = _after_truncation(relaxed(without(arrivals.rows, METADATA_COLUMN)))
+        check_deletes(rows, self.key)
         is_truncated = truncated_at is not None
         if not rows.num_rows and not is_truncated:
             return Step(state={})
@@ -158,6 +160,18 @@ class CurrentRows:
                     known.pop(codes[place], None)
             rows = with_column(rows, name, pa.array(values, rows.schema.field(name).type))
         return rows, unknown_count
+
+
+def check_deletes(rows: pa.Table, key: Sequence[str]) -> None:
+    """Raise where a delete has no value in a column of the key: what it deletes is not known."""
+    is_delete = pc.equal(in_one_piece(rows[KIND]), DELETE)
+    for name in key:
+        if pc.any(pc.and_(is_delete, pc.is_null(in_one_piece(rows[name])))).as_py():
+            raise PipelineError(
+                f"a delete has no value for {name}, which the rows of the table are told apart by "
+                f"({', '.join(key)}): describe the topic with the whole key, hr.topic(..., key={list(key)}), and "
+                "leave its columns as they are"
+            )
 
 
 def _after_truncation(rows: pa.Table) -> tuple[pa.Table, pa.Scalar | None]:

@@ -33,6 +33,7 @@ from headrace.streams.changelog.current import (
     TRUNCATE,
     UNAVAILABLE,
     UPSERT,
+    check_deletes,
     table_schema,
 )
 from headrace.streams.changelog.slots import SlottedTables, hashes_of
@@ -63,6 +64,7 @@ class TableVersions:
         rows = relaxed(without(arrivals.rows, METADATA_COLUMN))
         if not rows.num_rows:
             return Step(state={})
+        check_deletes(rows, self.key)
         schema = table_schema(rows.schema)
         kept_schema = schema.append(pa.field(VALID_FROM, rows.schema.field(CHANGED_AT).type))
         kinds = rows[KIND].to_pylist()

@@ -8,8 +8,8 @@ All columns become one JSON object, the value, but for `_kafka` and these, which
 | `_headers` | map<string,string>, map<string,binary> or array<struct<key:string,value:binary>> | |
 | `_delete` | boolean | true writes a tombstone: the key, and no value |
 
-The key is the column that the row's topic is described with. A topic or headers that all records have
-in common are marked so, and need not travel with each of them.
+The key is the column that the row's topic is described with, as text, or the JSON object of several. A topic
+or headers that all records have in common are marked so, and need not travel with each of them.
 """
 
 from __future__ import annotations
@@ -89,11 +89,12 @@ def varying_columns(records: DataFrame, topic: str) -> list[str]:
 
 
 def _check_key(topic: Topic, names: Sequence[str], pipeline: str) -> None:
-    if topic.key is not None and topic.key not in names:
-        raise PipelineError(
-            f"pipeline {pipeline} writes topic {topic.name} with the key {topic.key!r}, which is none of the "
-            f"columns that it returns ({', '.join(names)}): return the column, or name another key"
-        )
+    for key in topic.key:
+        if key not in names:
+            raise PipelineError(
+                f"pipeline {pipeline} writes topic {topic.name} with the key {key!r}, which is none of the "
+                f"columns that it returns ({', '.join(names)}): return the column, or name another key"
+            )
 
 
 def _topic(rows: DataFrame, targets: Sequence[Topic], pipeline: str) -> Column:
@@ -129,10 +130,13 @@ def _key(rows: DataFrame, targets: Sequence[Topic]) -> Column:
 
 
 def _key_column(rows: DataFrame, topic: Topic) -> Column:
-    if topic.key is None:
+    if not topic.key:
         return F.lit(None).cast("binary")
-    column = rows[f"`{topic.key}`"]
-    is_binary = isinstance(rows.schema[topic.key].dataType, BinaryType)
+    columns = [rows[f"`{name}`"] for name in topic.key]
+    if len(columns) > 1:
+        return F.to_json(F.struct(*columns), JSON_OPTIONS).cast("binary")
+    (column,) = columns
+    is_binary = isinstance(rows.schema[topic.key[0]].dataType, BinaryType)
     return column if is_binary else column.cast("string").cast("binary")
 
 
@@ -142,7 +146,7 @@ def _value(rows: DataFrame, names: Sequence[str], targets: Sequence[Topic], pipe
         return value
     _check_type(rows, DELETE_COLUMN, BooleanType, "boolean", pipeline)
     for target in targets:
-        if target.key is None:
+        if not target.key:
             raise PipelineError(
                 f"pipeline {pipeline} returns {DELETE_COLUMN}, and topic {target.name} has no key by which a "
                 f'record could be deleted: describe it as hr.topic("{target.name}", key="column")'

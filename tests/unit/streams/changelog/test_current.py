@@ -9,9 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.errors import PipelineError
 from headrace.streams.changelog import slots
 from headrace.streams.changelog.current import UNAVAILABLE, CurrentRows
 
@@ -134,6 +136,11 @@ def test_a_value_that_was_not_sent_is_kept_or_counted_where_none_is_known(bucket
     assert come["name"] is None
     assert stepped.last is not None
     assert stepped.last.counts == {"unavailable": 1}
+
+
+def test_a_delete_without_its_key_is_refused(bucket: Callable[..., Any]) -> None:
+    with pytest.raises(PipelineError, match="a delete has no value for name, .* key=.'id', 'name'"):
+        bucket(CurrentRows(key=("id", "name"))).step(table(version("delete", 1)))
 
 
 def test_a_step_writes_only_the_slots_that_it_touches(bucket: Callable[..., Any]) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.errors import PipelineError
 from headrace.streams.changelog import slots
 from headrace.streams.changelog.current import UNAVAILABLE
 from headrace.streams.changelog.versions import TableVersions
@@ -140,6 +142,11 @@ def test_what_lasted_no_time_is_no_version(bucket: Callable[..., Any]) -> None:
     assert shown(stepped.step(table([("upsert", 1, "b", 1)]))) == [("b", 1, None, False)]
     assert shown(stepped.step(table([("upsert", 1, "b", 3)]))) == []
     assert shown(stepped.step(table([("delete", 1, None, 0)]))) == [("b", 1, 1, True)]
+
+
+def test_a_delete_without_its_key_is_refused(bucket: Callable[..., Any]) -> None:
+    with pytest.raises(PipelineError, match="a delete has no value for name"):
+        bucket(TableVersions(key=("id", "name"))).step(table([("delete", 1, None, 1)]))
 
 
 def test_a_value_that_was_not_sent_is_that_of_the_version_before(bucket: Callable[..., Any]) -> None:
