@@ -16,6 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 import headrace.streams as hr
 from headrace.errors import ConfigError, PipelineError
 from headrace.streams.load import load_pipelines
+from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.table_rows import table_rows
 from headrace.streams.verify import verify_in
 
 pytestmark = pytest.mark.spark
@@ -287,5 +289,12 @@ def test_what_is_no_changelog_and_can_not_be_joined_is_refused(headrace_spark: S
     )
     refused("can't be kept current", lambda: hr.aggregate(changes, F.stddev("price"), by="name"))
     refused("tell the rows of the table apart is not known", lambda: hr.upserts(weighted))
+    other, kept = hr.topic("copy", key="name"), hr.upserts(changes).withColumnRenamed("product_id", "id")
+    refused("told apart by id, and writes topic copy by name", lambda: to_records(kept, other, pipeline="p"))
+    versions = hr.delta_table("/nowhere", key="product_id")
+    refused(
+        "told apart by product_id, valid_from, and writes table /nowhere by product_id",
+        lambda: table_rows(hr.history(products), versions, pipeline="p"),
+    )
     with pytest.raises(ConfigError, match="as changes of a table"):
         hr.topic("products", format="upsert", schema="id int")

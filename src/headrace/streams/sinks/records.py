@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from headrace.errors import PipelineError
+from headrace.streams.sinks.identity import check_identity
 from headrace.streams.topic import METADATA_COLUMN, Topic
 
 TOPIC_COLUMN: Final = "_topic"
@@ -60,6 +61,7 @@ def to_records(
     targets = (topic, *side_outputs)
     for target in targets:
         _check_key(target, names, pipeline)
+        check_identity(notes_of(rows), target.key, place=f"topic {target.name}", pipeline=pipeline)
     if side_outputs and TOPIC_COLUMN not in rows.columns:
         raise PipelineError(
             f"pipeline {pipeline} has side outputs and returns no column {TOPIC_COLUMN}: return it, with the "
@@ -71,6 +73,11 @@ def to_records(
         _value(rows, names, targets, pipeline).alias("value"),
         _headers(rows, pipeline),
     )
+
+
+def notes_of(rows: DataFrame) -> dict[str, dict[str, Any]]:
+    """What is noted with the columns."""
+    return {field.name: field.metadata for field in rows.schema.fields}
 
 
 def same_for_all(column: Column, name: str, value: str) -> Column:

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType
 
 from headrace.errors import PipelineError
-from headrace.streams.sinks.records import DELETE_COLUMN, HEADERS_COLUMN, TOPIC_COLUMN
+from headrace.streams.sinks.identity import check_identity
+from headrace.streams.sinks.records import DELETE_COLUMN, HEADERS_COLUMN, TOPIC_COLUMN, notes_of
 from headrace.streams.table import Table
 from headrace.streams.topic import METADATA_COLUMN
 
@@ -35,6 +36,7 @@ def table_rows(rows: DataFrame, table: Table, *, pipeline: str) -> DataFrame:
     if len(set(names)) < len(names):
         raise PipelineError(f"pipeline {pipeline} returns a column twice: {', '.join(names)}")
     _check_key(rows, names, table, pipeline)
+    check_identity(notes_of(rows), table.key, place=f"table {table.name}", pipeline=pipeline)
     columns = [rows[f"`{name}`"] for name in names]
     if DELETE_COLUMN in rows.columns:
         columns.append(_delete(rows, table, pipeline))
