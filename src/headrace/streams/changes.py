@@ -64,11 +64,13 @@ def upserts(
 
     In each micro-batch there is one row for each key that has changed: the row as it is now, or, with
     `_delete` true, the key of one that is gone, which deletes it from a table and is a tombstone in a topic.
+    It is kept how many rows each key has: a key that has two at once is an error.
     """
     title = "hr.upserts"
     check_changelog(changes, title)
     keys = table_key(changes, title, WEIGHT, key)
-    lean = changes.drop(METADATA_COLUMN, CHANGED_AT)
+    refuse_clash(changes, title, (HASH,))
+    lean = changes.drop(METADATA_COLUMN, CHANGED_AT).select("*", hash_of(keys))
     operator = Stateful(title=title, rows=lean, by=keys, event_time=None, buckets=buckets)
     described = operator.described("upserts", {}, {})
     result = operator.run(lean, Upserts(key=keys), described)
