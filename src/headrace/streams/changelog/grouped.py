@@ -16,8 +16,9 @@ State, divided by the hash of the group:
 | `groups` | the group's columns, `rows`, and what is kept of each count, sum and mean (see running.py) |
 | `values` | the group's columns, those that other aggregates are of, and `_weight`, how often there is such |
 
-A row that goes without having come leaves its group with less than no rows. That is kept, so that the row may
-still come, and counted as `unmatched`; it is what happens when a changelog is not read from its beginning.
+A row that goes without having come leaves its group with less than no rows, or with less than none of a value.
+That is kept, so that the row may still come, and counted as `unmatched`; it is what happens when a changelog is
+not read from its beginning. So a group is forgotten only when it has no rows and all its totals are nothing.
 
 Pure: no Spark, no I/O.
 """
@@ -53,7 +54,7 @@ from headrace.streams.windows.aggregate import Aggregate, columns_of
 from headrace.streams.windows.arrival import ByArrival
 from headrace.streams.windows.exact import Count, Mean, Sum, column_type, in_one_piece
 from headrace.streams.windows.order import is_ordered, order_codes
-from headrace.streams.windows.runs import Indices, stacked, starts_of_changes
+from headrace.streams.windows.runs import Flags, Indices, stacked, starts_of_changes
 
 GROUPS: Final = "groups"
 VALUES: Final = "values"
@@ -96,13 +97,12 @@ class GroupedTable:
         results = self._changes(
             self._results(rows, groups, values), self._results(rows, after, values_after), net, touched
         )
-        counts = np.asarray(after[_ROWS])
-        tables = {
-            GROUPS: stacked([touched.rest_of(opened.kept[GROUPS]), after.filter(pa.array(counts != 0))])
-        }
+        counts, is_left = np.asarray(after[_ROWS]), self._is_left(after)
+        tables = {GROUPS: stacked([touched.rest_of(opened.kept[GROUPS]), after.filter(pa.array(is_left))])}
         if values_after is not None:
             tables[VALUES] = values_after
-        unmatched = int(np.count_nonzero(counts < 0))
+        owed = np.flatnonzero((counts < 0) | (is_left & (counts == 0)))
+        unmatched = len(np.union1d(owed, touched.owed(values_after)))
         return Step(
             state=opened.close(tables),
             outputs={RESULTS: results.cast(self.output_schemas(rows)[RESULTS])},
@@ -170,6 +170,15 @@ class GroupedTable:
             columns[_KEPT.format(each.name)] = pa.array(made, KEPT_TYPE)
         columns[HASH] = firsts[HASH]
         return pa.table(columns)
+
+    def _is_left(self, groups: pa.Table) -> Flags:
+        """Which groups have to be kept: of those without rows, the ones whose totals are not nothing."""
+        is_left: Flags = np.asarray(groups[_ROWS]) != 0
+        empty = np.flatnonzero(~is_left)
+        for each in self._incremental:
+            totals = groups[_KEPT.format(each.name)].take(pa.array(empty)).to_pylist()
+            is_left[empty] |= np.array([not Total.read(one).is_nothing for one in totals], dtype=bool)
+        return is_left
 
     def _values_after(self, values: pa.Table, net: pa.Table) -> pa.Table:
         return consolidated(stacked([values, net.select(values.schema.names)]).combine_chunks())
@@ -260,6 +269,13 @@ class _Touched:
         """The rows of the table that are of these groups, and of which."""
         numbers = self.number_of(table)
         return table.filter(pa.array(numbers >= 0)).combine_chunks(), numbers[numbers >= 0]
+
+    def owed(self, values: pa.Table | None) -> Indices:
+        """The groups of which values have gone that had not come."""
+        if values is None:
+            return np.zeros(0, dtype=np.int64)
+        numbers = self.number_of(values.filter(pa.array(weights_of(values) < 0)))
+        return np.unique(numbers[numbers >= 0])
 
     def rest_of(self, table: pa.Table) -> pa.Table:
         """The other rows of the table."""

@@ -80,6 +80,11 @@ class Total:
         self.count += weight
 
     @property
+    def is_nothing(self) -> bool:
+        """Whether all that came has gone, and nothing else."""
+        return self == Total()
+
+    @property
     def as_float(self) -> float:
         """The total, rounded once."""
         if self.nan > 0 or (self.infinite > 0 and self.minus_infinite > 0):

@@ -191,6 +191,37 @@ def test_a_row_that_goes_before_it_comes_is_counted_and_waited_for(bucket: Calla
     assert stepped.step(table([change(("a", 1, None, None), 1)])) == []
 
 
+@pytest.mark.parametrize(
+    "aggregates",
+    [
+        (Sum(name="n", column="whole"),),
+        (Max(name="n", column="whole"),),
+        (Sum(name="n", column="whole"), Min(name="least", column="whole")),
+    ],
+)
+def test_a_group_without_rows_is_kept_while_it_is_owed_one(
+    bucket: Callable[..., Any], aggregates: tuple[Any, ...]
+) -> None:
+    stepped = bucket(GroupedTable(by=("key",), aggregates=aggregates))
+    stepped.step(table([change(("a", 5, None, None), 1)]))
+    stepped.step(table([change(("a", 3, None, None), -1)]))
+    assert stepped.last.counts == {"unmatched": 1}
+    (row,) = stepped.step(table([change(("a", 3, None, None), 1)]))
+    assert (row["n"], row["_weight"]) == (5, 1)
+    assert stepped.last.counts == {}
+    stepped.step(table([change(("a", 5, None, None), -1)]))
+    assert set(stepped.state) == {"slots"}
+
+
+def test_a_value_that_goes_without_having_come_is_counted_though_there_are_rows(
+    bucket: Callable[..., Any],
+) -> None:
+    stepped = bucket(GroupedTable(by=("key",), aggregates=(Max(name="greatest", column="whole"),)))
+    stepped.step(table([change(("a", 5, None, None), 1), change(("a", 7, None, None), 1)]))
+    stepped.step(table([change(("a", 3, None, None), -1)]))
+    assert stepped.last.counts == {"unmatched": 1}
+
+
 def test_the_first_and_last_to_come_are_refused_because_a_table_has_no_such_order() -> None:
     for aggregate, smallest in ((first("whole"), ", smallest=True"), (last("whole"), "")):
         told = f'hr.greatest_rows(1, order_by="...", columns=["whole"]{smallest})'
