@@ -143,18 +143,30 @@ class _Sides:
 
     def key(self, how: How) -> tuple[str, ...]:
         """What tells the rows of the result apart."""
-        left, right = key_of(self.left, _TITLE), key_of(self.right, _TITLE)
-        left_is_one = set(left) <= set(self.pairs)
-        right_is_one = set(right) <= set(self.pairs.values())
-        if how == "full" and not set(left) | set(right) <= set(self.shared):
-            return tuple(dict.fromkeys((*left, *right)))
-        if right_is_one:
-            return left
-        return right if left_is_one and how == "inner" else tuple(dict.fromkeys((*left, *right)))
+        return result_key(key_of(self.left, _TITLE), key_of(self.right, _TITLE), self.pairs, how)
 
     def _own(self, side: DataFrame) -> tuple[str, ...]:
         apart = {*self.shared, *CHANGE_COLUMNS, METADATA_COLUMN}
         return tuple(name for name in side.columns if name not in apart)
+
+
+def result_key(
+    left: Sequence[str], right: Sequence[str], pairs: Mapping[str, str], how: How
+) -> tuple[str, ...]:
+    """What tells the rows of a join apart, of tables with these keys, where these columns are equal.
+
+    A table whose key is part of what is joined on has one row at most for each row of the other, which then
+    needs no more than its own key. A full join also has rows of either alone. They are told apart by the NULLs
+    in the key of the other; or, where the tables call the columns of their keys the same, by what they
+    were joined on, because they don't agree in it.
+    """
+    both = tuple(dict.fromkeys((*left, *right)))
+    if how == "full":
+        is_shared = all(pairs.get(name) == name for name in both)
+        return tuple(dict.fromkeys((*both, *pairs, *pairs.values()))) if is_shared else both
+    if set(right) <= set(pairs.values()):
+        return tuple(left)
+    return tuple(right) if set(left) <= set(pairs) and how == "inner" else both
 
 
 def _pairs(on: str | Sequence[str] | Mapping[str, str]) -> dict[str, str]:
