@@ -9,9 +9,13 @@ at least once.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
+
+# No Python runs in these jobs, so that nothing has to be started for it.
+os.environ.setdefault("_python_worker_execution_mode", "process")
 
 # Not a package that this repository is checked with: it lives in an environment of its own.
 from pyflink.table import (  # type: ignore[import-not-found,unused-ignore]

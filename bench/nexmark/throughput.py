@@ -5,8 +5,8 @@
     python bench/nexmark/throughput.py --flink VENV/bin/python    # also Flink SQL, which is installed there
     python bench/nexmark/throughput.py --only q4,q9
 
-Made-up auctions (examples/nexmark), 10,000 events a second of event time, as JSON in topics of four
-partitions of a broker process (durability sync). Each query runs in a process of its own: once over a tenth
+Made-up auctions (examples/nexmark), 100 seconds of event time, as JSON in topics of four partitions of a
+broker process (durability sync). Each query runs in a process of its own: once over a tenth
 of the events to warm up, then `--runs` times, from its start to the end of its topics; events are those of
 the topics that it reads. "Steady" are all batches but the first, in which everything is started. Ours writes
 exactly once, to a topic (q10: to a Delta table). Flink runs with two tasks and without checkpoints, at least
@@ -42,7 +42,7 @@ from pyspark.sql import SparkSession
 
 import headrace.streams as hr
 import nexmark
-from auction_house import KINDS, arrivals
+from auction_house import KINDS, Arrival, arrivals
 from cards import PARTITIONS, read_values, reports_of_spark
 from flink_queries import QUERIES as FLINK_QUERIES
 from headrace.config import StreamsConfig, default_cache_dir, default_jars_dir
@@ -59,7 +59,8 @@ from nexmark_topics import auctions, bids, persons
 from nexmark_world import LATEST_BY, Row, World, final_rows
 from sessions import apart, our_session
 
-PAUSE_US: Final = 100
+SPAN_US: Final = 100_000_000
+"""Of event time, however many events there are: 10,000 a second of a million."""
 WITHIN_S: Final = 3_600.0
 WARM_UP: Final = "warm-up-"
 TOPICS: Final = {"persons": persons, "auctions": auctions, "bids": bids}
@@ -138,7 +139,12 @@ def fill(bootstrap: str, events: int) -> None:
     """Write the events, and those to warm up with."""
     for prefix, count in (("", events), (WARM_UP, max(events // 10, 500))):
         create_topics(bootstrap, PARTITIONS, prefix=prefix)
-        send(bootstrap, arrivals(count, pause_us=PAUSE_US), PARTITIONS, prefix=prefix)
+        send(bootstrap, events_of(count), PARTITIONS, prefix=prefix)
+
+
+def events_of(count: int) -> Iterator[Arrival]:
+    """So many events."""
+    return arrivals(count, pause_us=SPAN_US // count)
 
 
 def counts_of(events: int) -> dict[str, int]:
@@ -151,7 +157,7 @@ def counts_of(events: int) -> dict[str, int]:
 
 def expected(events: int, names: Iterable[str]) -> tuple[dict[str, Answer], dict[str, Answer]]:
     """What plain Python answers: of streams, and of all windows."""
-    stream = World.of_stream(arrivals(events, pause_us=PAUSE_US), PARTITIONS)
+    stream = World.of_stream(events_of(events), PARTITIONS)
     ended = World(persons=stream.persons, auctions=stream.auctions, bids=stream.bids)
     ours = {name: answer_of(ANSWERS[name](stream)) for name in names}
     return ours, {name: answer_of(ANSWERS[name](ended)) for name in names if name in FLINK_QUERIES}

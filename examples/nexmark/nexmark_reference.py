@@ -53,7 +53,7 @@ def q5(world: World) -> Iterator[Row]:
             windows[start][bid["auction"]] += 1
     complete = [start for start in windows if start + _WINDOW_MS <= world.complete_until_ms]
     # Of a stream, a window is known to be whole once the next one is there.
-    newest = max(complete) if world.complete_until_ms < math.inf else None
+    newest = max(complete, default=None) if world.complete_until_ms < math.inf else None
     for start in complete:
         most = max(windows[start].values())
         for auction, count in windows[start].items():
