@@ -35,7 +35,7 @@ class World:
         for event in events:
             at = milliseconds(event.row["date_time"])
             found[event.kind].append({**event.row, "at": at, "logged": event.arrived_ms, "n": event.number})
-        return cls(**found)
+        return cls(persons=found["persons"], auctions=found["auctions"], bids=found["bids"])
 
     @classmethod
     def of_stream(cls, events: Iterable[Arrival], partitions: int) -> World:
