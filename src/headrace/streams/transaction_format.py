@@ -48,7 +48,9 @@ def transaction_id(id_: Column) -> Column:
 
 
 def _schema() -> StructType:
-    return StructType.fromDDL(_SCHEMA)
+    schema = StructType.fromDDL(_SCHEMA)
+    assert isinstance(schema, StructType), "it is written as columns"
+    return schema
 
 
 class _Told:

@@ -164,7 +164,7 @@ SEARCHED: dict[str, Any] = {
     "by": "card",
     "order_by": hr.arrival,
     "pattern": "(small | free) small{1,2}? big",
-    "define": {"small": F.col("amount") < 10, "free": "amount = 0", "big": "amount > 5"},
+    "define": {"small": "amount < 10", "free": "amount = 0", "big": "amount > 5"},
     "within": "40 seconds",
     "emit": hr.all_matches,
 }
@@ -190,7 +190,8 @@ def paid(count: int) -> list[dict[str, Any]]:
 
 
 def as_json(rows: DataFrame) -> list[str]:
-    return sorted(rows.select(F.to_json(F.struct("*"), JSON_OPTIONS).alias("value")).toPandas()["value"])
+    values = rows.select(F.to_json(F.struct("*"), JSON_OPTIONS).alias("value")).collect()
+    return sorted(row.value for row in values)
 
 
 def test_in_real_time_matches_are_those_of_a_batch_in_the_order_of_the_log(
@@ -212,7 +213,7 @@ def test_what_is_found_in_a_history_is_what_is_found_otherwise(
 ) -> None:
     rows = hr.static(headrace_spark, payments, paid(300))
     one = {"small": F.col("amount") < 10}
-    asked = [
+    asked: list[dict[str, Any]] = [
         {},
         {"within": None, "pattern": "small small | free big"},
         {"pattern": "small", "define": one, "emit": hr.non_overlapping},

@@ -40,7 +40,7 @@ class Ended(NamedTuple):
     """A transaction that has ended, and how many changes it has."""
 
     transaction: str
-    count: int
+    change_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class _Search:
     def _is_whole(self, transaction: str) -> bool:
         """Whether it has ended, and has as many changes as it should."""
         number = self.numbers.get(transaction)
-        return number is not None and self._arrived(transaction) == self.ended[number].count > 0
+        return number is not None and self._arrived(transaction) == self.ended[number].change_count > 0
 
     def _let_go(self, transaction: str) -> None:
         going = [transaction]

@@ -146,7 +146,7 @@ def _ended(ended: pa.Table) -> list[Ended]:
 
 
 def _ended_table(ended: Sequence[Ended], schema: pa.Schema) -> pa.Table:
-    columns = [[each.transaction for each in ended], [each.count for each in ended]]
+    columns = [[each.transaction for each in ended], [each.change_count for each in ended]]
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -34,19 +34,19 @@ class Event(NamedTuple):
     name: str | None = None
     order: int | None = None
     topic: str = "orders"
-    count: int | None = None
+    change_count: int | None = None
 
 
 def table(events: Sequence[Event], second: int, own: str | None) -> pa.Table:
     made = []
     for each in events:
-        role = "end" if each.count is not None else "change" if own in {None, each.topic} else "other"
+        role = "end" if each.change_count is not None else "change" if own in {None, each.topic} else "other"
         made.append(
             {
                 "name": each.name if role == "change" else None,
                 "_transaction": each.transaction,
                 "_order": each.order,
-                "_end_count": each.count,
+                "_end_count": each.change_count,
                 "_role": role,
                 "_came": second * SECOND_US,
                 "_kafka": {"topic": "shop.transaction" if role == "end" else each.topic, "partition": 0},
@@ -58,8 +58,8 @@ def table(events: Sequence[Event], second: int, own: str | None) -> pa.Table:
 class Aligned:
     """Tables that are aligned, or those of one of them; `unaligned` is what the last step has counted."""
 
-    def __init__(self, bucket: Callable[..., Any], own: str | None = None, **limits: int) -> None:
-        self._stepped = bucket(AlignTransactions(**{"patience_us": 10 * SECOND_US, **limits}))
+    def __init__(self, bucket: Callable[..., Any], own: str | None = None, held_max: int = 1_000) -> None:
+        self._stepped = bucket(AlignTransactions(patience_us=10 * SECOND_US, held_max=held_max))
         self._own = own
         self.unaligned = 0
 
@@ -76,7 +76,7 @@ class Aligned:
 
 
 def end(transaction: str, count: int) -> Event:
-    return Event(transaction, count=count)
+    return Event(transaction, change_count=count)
 
 
 def test_changes_wait_for_all_of_their_transaction_and_for_those_before_it(
@@ -216,8 +216,12 @@ def test_nothing_is_lost_or_changes_its_order_though_ends_and_changes_are_missin
             topics["ends"].append(end(str(number), count))
         if random.random() < 0.3:
             topics["orders"].append(Event(None, f"none.{number}"))
-    sent = {topic: [each.name for each in events if each.count is None] for topic, events in topics.items()}
-    tables, seen, unaligned, second = Aligned(bucket, held_max=random.choice([3, 50])), [], 0, 0
+    sent = {
+        topic: [each.name for each in events if each.change_count is None] for topic, events in topics.items()
+    }
+    tables = Aligned(bucket, held_max=random.choice([3, 50]))
+    seen: list[str] = []
+    unaligned = second = 0
     came: dict[str | None, int] = {}
     while any(topics.values()):
         second += random.randrange(8)
@@ -226,7 +230,7 @@ def test_nothing_is_lost_or_changes_its_order_though_ends_and_changes_are_missin
             count = random.randrange(4)
             batch += events[:count]
             del events[:count]
-        came |= {each.name: second for each in batch if each.count is None}
+        came |= {each.name: second for each in batch if each.change_count is None}
         if batch:
             released = tables.step(*batch, second=second)
             unaligned += tables.unaligned
