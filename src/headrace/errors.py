@@ -6,6 +6,7 @@
     │   ├── SetupError           the machine lacks something: Java, connector jars, an extra
     │   ├── PipelineError        a pipeline is defined or called in a way that can't run
     │   │   └── PipelineReplaced another run of the pipeline has taken over, from another checkpoint
+    │   ├── SqlError             a statement of SQL can't be understood, or can't be run
     │   ├── DataDirectoryInUse   another process owns the data directory
     │   ├── TopicExists          a topic of that name is already there
     │   ├── UnknownTopic         no topic has that name
@@ -62,6 +63,10 @@ class PipelineError(UsageError):
 
 class PipelineReplaced(PipelineError):
     """Another run of the pipeline has taken over, from another checkpoint: this one must not come back."""
+
+
+class SqlError(UsageError):
+    """A statement of SQL can't be understood, or can't be run."""
 
 
 class DataDirectoryInUse(UsageError):

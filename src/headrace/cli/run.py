@@ -30,9 +30,14 @@ from headrace.config import Address, Guarantee, StreamsConfig, check_metrics_add
 from headrace.driver.restarts import RestartPolicy
 from headrace.driver.status import Status, read_statuses
 from headrace.driver.supervise import Supervised
+from headrace.errors import ConfigError
 from headrace.logs import configure_logging
 
-Target = Annotated[str, typer.Argument(metavar="FILE[:PIPELINE]", help="Where the pipelines are.")]
+Target = Annotated[
+    str | None,
+    typer.Argument(metavar="FILE[:PIPELINE]", help="Where the pipelines are: in Python, or views in SQL."),
+]
+Views = Annotated[bool, typer.Option("--views", help="Run the views that `headrace sql` has made, instead.")]
 Master = Annotated[str | None, typer.Option(help="A Spark cluster, such as spark://host:7077.")]
 Realtime = Annotated[
     bool, typer.Option("--realtime", help="Milliseconds instead of micro-batches; at least once.")
@@ -68,9 +73,10 @@ MetricsListen = Annotated[
 
 
 def run(
-    target: Target,
     bootstrap: Bootstrap,
     data: DataDir,
+    target: Target = None,
+    views: Views = False,
     master: Master = None,
     realtime: Realtime = False,
     guarantee: GuaranteeOption = None,
@@ -89,6 +95,8 @@ def run(
     configure_logging(log_format, log_level)
     address = Address.parse(metrics_listen) if metrics_listen else None
     check_metrics_address(address, is_public=metrics_public)
+    if (target is None) != views:
+        raise ConfigError("run what? Name a file of pipelines, or give --views")
     if restarts > 0:
         driver = _supervised(restarts, data)
         with _metrics(address, bootstrap, data, lambda: driver.pids, is_public=metrics_public):
@@ -109,7 +117,19 @@ def run(
         spark_options=spark_options(spark_conf),
     )
     with _metrics(address, bootstrap, data, lambda: {os.getpid()}, is_public=metrics_public):
-        _drive(target, config, realtime=realtime)
+        _drive(target or str(_views_dir(data)), config, realtime=realtime)
+
+
+def _views_dir(data: Path) -> Path:
+    """Where views are kept."""
+    from headrace.streams.sql.store import views_dir  # noqa: PLC0415  # see above
+
+    found = views_dir(data)
+    if not found.is_dir():
+        raise ConfigError(
+            f'{data} has no views: `headrace sql "CREATE VIEW ..."` makes one, --data says where'
+        )
+    return found
 
 
 def _drive(target: str, config: StreamsConfig, *, realtime: bool) -> None:

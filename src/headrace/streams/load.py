@@ -1,4 +1,8 @@
-"""Load the pipelines of a Python file: `FILE`, or `FILE:NAME` for one of them."""
+"""Load the pipelines of a file: `FILE`, or `FILE:NAME` for one of them.
+
+A file of Python has functions that are marked as pipelines. One of SQL has views, each of which is a pipeline;
+so has a directory of such files.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,18 @@ from pyspark import cloudpickle
 
 from headrace.errors import HeadraceError, PipelineError
 from headrace.streams.pipeline import Pipeline
+from headrace.streams.sql.store import load_tables, load_views
+from headrace.streams.sql.view_pipeline import pipeline_of
+from headrace.streams.topic import Topic
 
 
 def load_pipelines(target: str) -> list[Pipeline[Any]]:
     """The pipelines that the file defines or imports, in their order, or the one that is named."""
     path, name = split_target(target)
-    pipelines = _pipelines_of(_load(path))
+    pipelines = _views_of(path) if _is_sql(path) else _pipelines_of(_load(path))
     if not pipelines:
-        raise PipelineError(f"{path} has no pipeline: mark a function with @hr.pipeline(writes=...)")
+        advice = "write CREATE VIEW" if _is_sql(path) else "mark a function with @hr.pipeline(writes=...)"
+        raise PipelineError(f"{path} has no pipeline: {advice}")
     if name is None:
         return pipelines
     chosen = [pipeline for pipeline in pipelines if pipeline.name == name]
@@ -38,6 +46,29 @@ def split_target(target: str) -> tuple[Path, str | None]:
     if not path or not name:
         raise PipelineError(f"{target!r} names no pipeline: write FILE or FILE:PIPELINE")
     return Path(path), name
+
+
+def load_topics(path: Path) -> list[Topic]:
+    """The topics that the file describes, for itself or for what its pipelines read and write."""
+    if _is_sql(path):
+        return [table.topic for table in load_tables(path) if not table.is_dead_letters]
+    module = _load(path)
+    found = [value for value in vars(module).values() if isinstance(value, Topic)]
+    for pipeline in _pipelines_of(module):
+        found += [*pipeline.sources().values(), *pipeline.outputs]
+    # Those that say nothing of their columns are for writing.
+    return [topic for topic in dict.fromkeys(found) if topic.schema is not None or topic.format != "json"]
+
+
+def _is_sql(path: Path) -> bool:
+    return path.is_dir() or path.suffix == ".sql"
+
+
+def _views_of(path: Path) -> list[Pipeline[Any]]:
+    if not path.exists():
+        raise PipelineError(f"there is no file {path}: write FILE or FILE:PIPELINE")
+    files = sorted(path.glob("*.sql")) if path.is_dir() else [path]
+    return [pipeline_of(view) for file in files for view in load_views(file)]
 
 
 def _pipelines_of(module: ModuleType) -> list[Pipeline[Any]]:

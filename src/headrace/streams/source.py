@@ -29,7 +29,7 @@ class Reader:
 
 def read_stream(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
     """The topic's rows as they come: the columns of its format and `_kafka`."""
-    decoded = rows(_records(session, topic, reader), topic)
+    decoded = rows(read_records_stream(session, topic, reader), topic)
     if topic.event_time is None or topic.watermark is None:
         return decoded
     # For Spark's own operators; ours find how long to wait in what the column is marked with.
@@ -44,7 +44,7 @@ def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> Da
 
         headrace.cause  headrace.topic  headrace.partition  headrace.offset  headrace.timestamp
     """
-    letters = refused(_records(session, topic, reader), topic)
+    letters = refused(read_records_stream(session, topic, reader), topic)
     told = {
         "headrace.cause": F.col("cause"),
         "headrace.topic": F.col("topic"),
@@ -63,7 +63,8 @@ def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> Da
     return letters.select(target, "key", "value", F.concat(original, added).alias("headers"))
 
 
-def _records(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
+def read_records_stream(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
+    """The committed records as they come, as Spark has them."""
     source = (
         session.readStream.format("kafka")
         .options(**kafka_options(reader.config))

@@ -17,8 +17,14 @@ from typing import Any, Final, Literal
 from headrace.streams.plans.lineage import Lineage, output_of, trace
 from headrace.streams.plans.tree import Node
 
-_TRANSPARENT: Final = {"SubqueryAlias", "EventTimeWatermark", "RepartitionByExpression", "Repartition"}
-_ROW_BY_ROW: Final = {"Project", "Filter", "Generate", "SubqueryAlias", "EventTimeWatermark"}
+_TRANSPARENT: Final = {
+    "SubqueryAlias",
+    "View",
+    "EventTimeWatermark",
+    "RepartitionByExpression",
+    "Repartition",
+}
+_ROW_BY_ROW: Final = {"Project", "Filter", "Generate", "SubqueryAlias", "View", "EventTimeWatermark"}
 _WINDOW_FIELDS: Final = {"start", "end"}
 
 IDENTITY_KEY: Final = "headrace.identity"

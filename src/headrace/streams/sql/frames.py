@@ -1,0 +1,58 @@
+"""Tables as DataFrames: up to an end of the log, or as a stream.
+
+A topic of changes is a table: what is read of it in batch are its current rows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+
+from headrace.config import StreamsConfig
+from headrace.streams.batch_source import read_records
+from headrace.streams.changelog.zset import CHANGED_AT, WEIGHT
+from headrace.streams.changes import changes
+from headrace.streams.formats import refused, rows
+from headrace.streams.source import Reader, read_stream
+from headrace.streams.spans import Span
+from headrace.streams.sql.definitions import Table
+from headrace.streams.topic import METADATA_COLUMN, OF_CHANGES, VALUE_COLUMN
+
+_TOLD: Final = {"topic": "string", "partition": "int", "offset": "bigint", "timestamp": "timestamp"}
+"""What dead letters tell of the record that they were, by header."""
+
+
+def batch_frame(session: SparkSession, table: Table, span: Span, config: StreamsConfig) -> DataFrame:
+    """The table's rows in a part of the log."""
+    made = rows(read_records(session, span, config), table.topic)
+    if table.topic.format in OF_CHANGES:
+        return changes(made).drop(WEIGHT, CHANGED_AT)
+    return taken_apart(made, table)
+
+
+def stream_frame(session: SparkSession, table: Table, reader: Reader) -> DataFrame:
+    """The table's rows as they come; of a topic of changes, the changes."""
+    return taken_apart(read_stream(session, table.topic, reader), table)
+
+
+def refused_records(session: SparkSession, table: Table, span: Span, config: StreamsConfig) -> DataFrame:
+    """The records in a part of the log that are no rows of the table, with their `cause`."""
+    return refused(read_records(session, span, config), table.topic)
+
+
+def taken_apart(made: DataFrame, table: Table) -> DataFrame:
+    """Dead letters with columns of their own; other tables as they are."""
+    if not table.is_dead_letters:
+        return made
+    told = [_header(name).cast(kind).alias(name) for name, kind in _TOLD.items()]
+    key = F.col(METADATA_COLUMN)["key"].cast("string").alias("key")
+    value = F.col(VALUE_COLUMN).cast("string").alias("value")
+    return made.select(_header("cause").alias("cause"), *told, key, value, METADATA_COLUMN)
+
+
+def _header(name: str) -> Column:
+    """The last header of that name: a letter that was dead before has others before it."""
+    named = F.filter(F.col(METADATA_COLUMN)["headers"], lambda header: header["key"] == f"headrace.{name}")
+    return F.try_element_at(named, F.lit(-1))["value"].cast("string")

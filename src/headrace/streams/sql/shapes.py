@@ -1,0 +1,171 @@
+"""As what a view can run, by its clauses and by the tables that it reads. No Spark.
+
+| shape | query | runs as | its topic |
+|---|---|---|---|
+| `rows` | each row by itself: filters, projections, UNION ALL | Spark's own | rows |
+| `groups` | GROUP BY, of topics of rows | Spark's own aggregate | the current row of each group |
+| `windows` | GROUP BY with `window(at, '1 minute')` or `session_window` | `hr.window` | a row for each window when it has ended; late rows in `<view>.late` |
+| `table rows` | each row by itself, of one topic of changes | `hr.changes`, `hr.upserts` | the current rows, by the table's key |
+| `table groups` | GROUP BY, of one topic of changes | `hr.aggregate`, `hr.upserts` | the current row of each group |
+
+What a group is told by is what it is grouped by, which therefore must be selected. Records have one key: of
+several columns it is their JSON, in the column `_key`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from headrace.errors import SqlError
+from headrace.streams.sql.clauses import Clauses, Item, WindowCall, parse_clauses, window_call
+from headrace.streams.sql.definitions import View
+from headrace.streams.topic import OF_CHANGES
+
+KEY_COLUMN: Final = "_key"
+"""The key of records where several columns make it."""
+
+Kind = Literal["rows", "groups", "windows", "table rows", "table groups"]
+KEYED: Final = ("groups", "table rows", "table groups")
+"""Shapes whose topics hold the current row of each key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """As what a view runs."""
+
+    kind: Kind
+    key: tuple[str, ...] = ()
+    """The columns that tell its current rows apart, by the names that they have in the result."""
+    clauses: Clauses | None = None
+    window: WindowCall | None = None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its topic holds the current row of each key."""
+        return self.kind in KEYED
+
+    @property
+    def record_key(self) -> str | None:
+        """The column that is the key of the records, where the shape says it."""
+        if not self.is_keyed:
+            return None
+        return self.key[0] if len(self.key) == 1 else KEY_COLUMN
+
+
+def shape_of(view: View) -> Shape:
+    """As what the view runs; raise if it can't."""
+    clauses = parse_clauses(view.query)
+    of_changes = [table for table in view.tables if table.topic.format in OF_CHANGES]
+    if clauses is not None:
+        _refuse_tail(view, clauses)
+    if of_changes:
+        return _of_table(view, clauses)
+    if clauses is None or not clauses.groups:
+        return Shape(kind="rows", clauses=clauses)
+    windows = [found for item in clauses.groups if (found := _window(item, clauses)) is not None]
+    key = tuple(selected.name for item in clauses.groups for selected in [_selected(view, clauses, item)])
+    if not windows:
+        return Shape(kind="groups", key=_checked(view, key), clauses=clauses)
+    if len(windows) > 1:
+        raise SqlError(f"view {view.name} groups by two windows: make a view for each")
+    return Shape(kind="windows", clauses=clauses, window=windows[0])
+
+
+def group_items(view: View, clauses: Clauses) -> dict[str, Item]:
+    """What is grouped by and is no window, by the name of its column."""
+    found = {}
+    for item in clauses.groups:
+        selected = item if _window(item, clauses) is not None else _selected(view, clauses, item)
+        if _window(selected, clauses) is None:
+            found[selected.name] = selected
+    return found
+
+
+def aggregate_items(clauses: Clauses) -> list[Item]:
+    """What is computed for each group."""
+    grouped = {item.normal for item in clauses.groups}
+    found = []
+    for number, item in enumerate(clauses.items, start=1):
+        is_group = {item.normal, item.name.lower(), str(number)} & grouped
+        if not is_group and window_part(item) is None and window_call(item) is None:
+            found.append(item)
+    return found
+
+
+def window_part(item: Item) -> str | None:
+    """`start` or `end` for `window.start` and `window.end`, and nothing for `window`; None for all else."""
+    for name in ("window", "session_window"):
+        if item.normal == name:
+            return ""
+        if item.normal in {f"{name} . start", f"{name} . end"}:
+            return item.normal.rpartition(" ")[2]
+    return None
+
+
+def _of_table(view: View, clauses: Clauses | None) -> Shape:
+    if clauses is None or len(view.tables) > 1:
+        raise SqlError(
+            f"view {view.name} reads the changes of a table, and more: in SQL a view can be made of one such "
+            "table, by SELECT ... FROM ... [WHERE ...] [GROUP BY ...]; join them with hr.join_tables in Python"
+        )
+    if not clauses.groups:
+        key = view.tables[0].topic.key
+        assert key is not None, "a topic of changes has a key"
+        return Shape(kind="table rows", key=(key,), clauses=clauses)
+    if any(window_call(item) is not None for item in clauses.groups):
+        raise SqlError(
+            f"view {view.name} takes windows of a table's changes, which have no time of their own: group by "
+            "columns, or use hr.history in Python"
+        )
+    key = tuple(_selected(view, clauses, item).name for item in clauses.groups)
+    return Shape(kind="table groups", key=_checked(view, key), clauses=clauses)
+
+
+def _refuse_tail(view: View, clauses: Clauses) -> None:
+    advice = {
+        "DISTINCT": "write GROUP BY instead",
+        "HAVING": "make a second view of this one, with WHERE",
+    }
+    if clauses.tail is not None:
+        told = advice.get(clauses.tail, "a view has no order and no end: leave it to who queries it")
+        raise SqlError(
+            f"view {view.name} has {clauses.tail}, which would not stay right as rows come: {told}"
+        )
+
+
+def _window(item: Item, clauses: Clauses) -> WindowCall | None:
+    """The window that is grouped by, be it by its number or by its name."""
+    return window_call(_referred(clauses, item) or item)
+
+
+def _selected(view: View, clauses: Clauses, item: Item) -> Item:
+    """The selected item that is grouped by."""
+    found = _referred(clauses, item)
+    if found is None and _window(item, clauses) is not None:
+        return item
+    if found is None:
+        raise SqlError(
+            f"view {view.name} groups by {item.text} and does not select it: select it, because a group is "
+            "told by it"
+        )
+    return found
+
+
+def _referred(clauses: Clauses, item: Item) -> Item | None:
+    if item.normal.isdecimal():
+        number = int(item.normal)
+        return clauses.items[number - 1] if 1 <= number <= len(clauses.items) else None
+    by_text = (each for each in clauses.items if each.normal == item.normal)
+    by_name = (each for each in clauses.items if each.name.lower() == item.normal.strip("`"))
+    return next(by_text, None) or next(by_name, None)
+
+
+def _checked(view: View, key: Sequence[str]) -> tuple[str, ...]:
+    if view.key is not None:
+        raise SqlError(
+            f"view {view.name}: leave the option key out: its rows are told apart by what they are grouped by, "
+            f"{', '.join(key)}"
+        )
+    return tuple(key)
