@@ -113,8 +113,8 @@ def _check(statements: list[Statement], *, run_views: bool) -> None:
         raise SqlError('there is no statement: write `headrace sql "SELECT ..."`')
     if run_views and sum(isinstance(each, CreateView) for each in statements) > 1:
         raise SqlError(
-            "a view that is created runs until Ctrl-C, so create one at a time; or give --no-run, and run all "
-            "with `headrace run --views`"
+            "a view that is created runs until Ctrl-C, so create one at a time; or give --no-run, and run "
+            "all of them with `headrace run --views`"
         )
 
 

@@ -159,14 +159,22 @@ class LiveTable:
         if len(self._last) > self.limit:
             self._last.popleft()
 
-    def _render(self) -> Table:
-        rows = list(self._by_key.values())[-self.limit :] if self.key else list(self._last)
-        table = make_table([name for name in self.columns if name != "_delete"], rows)
-        total = len(self._by_key) if self.key else self.count
+    @property
+    def rows(self) -> list[Mapping[str, Any]]:
+        """Those that are shown."""
+        return list(self._by_key.values())[-self.limit :] if self.key else list(self._last)
+
+    @property
+    def caption(self) -> str:
+        """What is said below them."""
+        total, shown = len(self._by_key) if self.key else self.count, len(self.rows)
         which = "first" if self.is_whole else "last"
-        cut = f", the {which} {len(rows):,} are shown" if total > len(rows) else ""
-        table.caption = f"{total:,} rows{cut}; Ctrl-C ends"
-        table.caption_justify = "left"
+        cut = f", the {which} {shown:,} are shown" if total > shown else ""
+        return f"{total:,} row{'' if total == 1 else 's'}{cut}; Ctrl-C ends"
+
+    def _render(self) -> Table:
+        table = make_table([name for name in self.columns if name != "_delete"], self.rows)
+        table.caption, table.caption_justify = self.caption, "left"
         return table
 
 

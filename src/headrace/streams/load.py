@@ -1,7 +1,7 @@
 """Load the pipelines of a file: `FILE`, or `FILE:NAME` for one of them.
 
-A file of Python has functions that are marked as pipelines. One of SQL has views, each of which is a pipeline;
-so has a directory of such files.
+A file of Python has functions that are marked as pipelines. One of SQL has views, each of which is a
+pipeline; so has a directory of such files.
 """
 
 from __future__ import annotations

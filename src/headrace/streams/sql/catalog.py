@@ -112,8 +112,8 @@ class Catalog:
         self.say(f"note: {what} were told by {table.origin}; {advice}")
         if found.is_keyed:
             self.say(
-                f"note: {name} has records without a value, which delete: to read its current rows, CREATE TABLE "
-                "... WITH (format = 'upsert', key = '...')"
+                f"note: {name} has records without a value, which delete: to read its current rows, write "
+                "CREATE TABLE ... WITH (format = 'upsert', key = '...')"
             )
         self._guessed[name] = table
         return table

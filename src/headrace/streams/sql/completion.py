@@ -21,7 +21,7 @@ _BEFORE_TABLE: Final = ("FROM", "JOIN", "DESCRIBE", "TABLE", "VIEW")
 def candidates(
     line: str, word: str, tables: Sequence[str], columns_of: Callable[[str], Sequence[str]]
 ) -> list[str]:
-    """What the word can become: tables behind FROM and the like, else columns of the line's tables and words."""
+    """What the word can become: a table behind FROM and the like, else a column, a function or a keyword."""
     before = line[: len(line) - len(word)] if word and line.endswith(word) else line
     tokens = _tokens(before)
     if tokens and tokens[-1].is_word(*_BEFORE_TABLE):

@@ -73,7 +73,8 @@ def table_of(statement: CreateTable) -> Table:
         return replace(dead_letters_table(name), name=statement.name, origin="CREATE TABLE")
     if of not in get_args(Format):
         raise SqlError(
-            f"table {statement.name}: the format is {of!r}; use {', '.join(get_args(Format))} or {DEAD_LETTERS}"
+            f"table {statement.name}: the format is {of!r}; use {', '.join(get_args(Format))} or "
+            f"{DEAD_LETTERS}"
         )
     if of in WITH_SCHEMA and statement.columns is None:
         raise SqlError(

@@ -1,4 +1,4 @@
-"""What runs statements: the tables that there are, and a Spark session, which is started when it is needed."""
+"""What runs statements: the tables that there are, and a Spark session that is started when it is needed."""
 
 from __future__ import annotations
 

@@ -79,22 +79,20 @@ def _is_text(value: bytes) -> bool:
 
 
 def _kind(value: Any) -> Kind:
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return _whole(value)
-    if isinstance(value, float):
-        return "double"
-    if isinstance(value, str):
-        return "timestamp" if _MOMENT.fullmatch(value) else "string"
+    if isinstance(value, dict):
+        return {name: _kind(each) for name, each in value.items()}
     if isinstance(value, list):
         return (reduce(_merged, map(_kind, value), None),)
-    return {name: _kind(each) for name, each in value.items()}
+    return None if value is None else _plain_kind(value)
 
 
-def _whole(value: int) -> str:
+def _plain_kind(value: str | float | bool) -> str:
+    if isinstance(value, str):
+        return "timestamp" if _MOMENT.fullmatch(value) else "string"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, float):
+        return "double"
     if value in _BIGINT:
         return "bigint"
     return "decimal(38,0)" if abs(value) < _DECIMAL_MAX else "double"

@@ -5,10 +5,10 @@
 | each row by itself | the new rows |
 | GROUP BY, and all groups are wanted | all groups (Spark's `complete`) |
 | GROUP BY else | the groups that have changed (`update`) |
-| of one topic of changes | the current rows of the keys that have changed; `_delete` is true where one is gone |
+| of one topic of changes | the rows of keys that have changed; `_delete` is true where one is gone |
 
-Nothing is written, so a query that is started again begins anew. The records that are no rows are counted by a
-query beside, as pipelines take their dead letters.
+Nothing is written, so a query that is started again begins anew. The records that are no rows are counted by
+a query beside, as pipelines take their dead letters.
 """
 
 from __future__ import annotations

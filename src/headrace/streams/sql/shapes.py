@@ -1,12 +1,14 @@
 """As what a view can run, by its clauses and by the tables that it reads. No Spark.
 
-| shape | query | runs as | its topic |
+| shape | query | runs as | its topic has |
 |---|---|---|---|
 | `rows` | each row by itself: filters, projections, UNION ALL | Spark's own | rows |
-| `groups` | GROUP BY, of topics of rows | Spark's own aggregate | the current row of each group |
-| `windows` | GROUP BY with `window(at, '1 minute')` or `session_window` | `hr.window` | a row for each window when it has ended; late rows in `<view>.late` |
-| `table rows` | each row by itself, of one topic of changes | `hr.changes`, `hr.upserts` | the current rows, by the table's key |
-| `table groups` | GROUP BY, of one topic of changes | `hr.aggregate`, `hr.upserts` | the current row of each group |
+| `groups` | GROUP BY, of topics of rows | Spark's own | the current row of each group |
+| `windows` | GROUP BY with `window(at, '1 minute')` | `hr.window` | a row for each window that has ended |
+| `table rows` | each row by itself, of a topic of changes | `hr.upserts` | the current rows |
+| `table groups` | GROUP BY, of a topic of changes | `hr.aggregate` | the current row of each group |
+
+Rows that come too late for their window are in `<view>.late`.
 
 What a group is told by is what it is grouped by, which therefore must be selected. Records have one key: of
 several columns it is their JSON, in the column `_key`.
@@ -107,14 +109,14 @@ def window_part(item: Item) -> str | None:
 def _of_table(view: View, clauses: Clauses | None) -> Shape:
     if clauses is None or len(view.tables) > 1:
         raise SqlError(
-            f"view {view.name} reads the changes of a table, and more: in SQL a view can be made of one such "
-            "table, by SELECT ... FROM ... [WHERE ...] [GROUP BY ...]; join them with hr.join_tables in Python"
+            f"view {view.name} reads the changes of a table, and more: a view in SQL is made of one such "
+            "table, in the plain form with WHERE and GROUP BY; use hr.join_tables in Python"
         )
     if not clauses.groups:
         key = view.tables[0].topic.key
         assert key is not None, "a topic of changes has a key"
         return Shape(kind="table rows", key=(key,), clauses=clauses)
-    if any(window_call(item) is not None for item in clauses.groups):
+    if any(_window(item, clauses) is not None for item in clauses.groups):
         raise SqlError(
             f"view {view.name} takes windows of a table's changes, which have no time of their own: group by "
             "columns, or use hr.history in Python"
@@ -165,7 +167,7 @@ def _referred(clauses: Clauses, item: Item) -> Item | None:
 def _checked(view: View, key: Sequence[str]) -> tuple[str, ...]:
     if view.key is not None:
         raise SqlError(
-            f"view {view.name}: leave the option key out: its rows are told apart by what they are grouped by, "
-            f"{', '.join(key)}"
+            f"view {view.name}: leave the option key out: its rows are told apart by what they are grouped "
+            f"by, {', '.join(key)}"
         )
     return tuple(key)

@@ -132,8 +132,8 @@ class _Parser:
             self._accept("TABLE")
             return self._ended(Describe(name=self._name("table")))
         raise SqlError(
-            f"{self._place(first)}: {first.text!r} begins no statement of headrace sql, which has {_OWN}; what "
-            "is in topics is changed by who writes to them (`headrace produce`)"
+            f"{self._place(first)}: {first.text!r} begins no statement of headrace sql, which has {_OWN}; "
+            "what is in topics is changed by who writes to them (`headrace produce`)"
         )
 
     def _create(self) -> CreateTable | CreateView:

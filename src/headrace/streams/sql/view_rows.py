@@ -58,8 +58,8 @@ def _rows(view: View, _shape: Shape, tables: Frames) -> DataFrame:
     others = operators_of(made) - _BY_ROW
     if "Aggregate" in others:
         raise SqlError(
-            f"view {view.name} adds up rows in a way that can't stay right as they come: write it as one SELECT "
-            "... FROM ... GROUP BY ..., or use hr.window, hr.keyed or hr.aggregate in Python"
+            f"view {view.name} adds up rows in a way that can't stay right as they come: group them, in the "
+            "outermost query, or use hr.window, hr.keyed or hr.aggregate in Python"
         )
     if "Join" in others:
         raise SqlError(
@@ -80,8 +80,8 @@ def _groups(view: View, _shape: Shape, tables: Frames) -> DataFrame:
         raise SqlError(f"view {view.name} can't run: {refusal}")
     if operators_of(made) & {"Join", "Window", "Distinct"}:
         raise SqlError(
-            f"view {view.name} joins or orders before it groups: make a view for each step, or use hr.join in "
-            "Python"
+            f"view {view.name} joins or orders before it groups: make a view for each step, or use hr.join "
+            "in Python"
         )
     return made
 

@@ -62,8 +62,8 @@ def refuse_taken(catalog: Catalog, name: str) -> None:
     path = catalog.store.view_path(name)
     if path.exists():
         raise SqlError(
-            f"there is a view {name} already: `headrace run --views` runs it, CREATE VIEW IF NOT EXISTS does if "
-            "need be, and DROP VIEW forgets it"
+            f"there is a view {name} already: `headrace run --views` runs it, as does CREATE VIEW IF NOT "
+            "EXISTS; DROP VIEW forgets it"
         )
     if name in catalog.store.tables():
         raise SqlError(f"there is a table {name} already: give the view another name, or DROP TABLE first")
@@ -72,8 +72,8 @@ def refuse_taken(catalog: Catalog, name: str) -> None:
         places = existing_places(cluster, [name])
         if first_offsets(cluster, places) != end_offsets(cluster, places):
             raise SqlError(
-                f"the topic {name} has records already, among which those of the view would be lost: give the "
-                f"view another name, or `headrace topics delete {name}`"
+                f"the topic {name} has records already, among which those of the view would be lost: give "
+                f"the view another name, or `headrace topics delete {name}`"
             )
 
 
