@@ -28,7 +28,7 @@ def sql(
     statement: Annotated[
         str | None,
         typer.Argument(
-            metavar="[STATEMENT]", help="SELECT ..., CREATE VIEW ... and others; none opens a shell."
+            metavar="STATEMENT", help="SELECT ..., CREATE VIEW ... and others; none opens a shell."
         ),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Go on as rows come, instead of up to now.")] = False,

@@ -98,9 +98,8 @@ class Lines:
             say(f"note: there are more rows; --limit {self.limit} has cut them off")
 
 
-def print_table(columns: Sequence[str], rows: Iterator[str], limit: int | None) -> None:
-    """Print all rows at once, as a table."""
-    most = TABLE_ROWS_MAX if limit is None else limit
+def print_table(columns: Sequence[str], rows: Iterable[str], most: int) -> None:
+    """Print all rows at once, as a table; at most so many."""
     shown = []
     for row in rows:
         if len(shown) == most:

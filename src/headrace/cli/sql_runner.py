@@ -6,26 +6,23 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli.output import out, print_json, print_rows, say
-from headrace.cli.sql_output import LIVE_ROWS_MAX, Lines, LiveTable, SqlFormat, print_table
+from headrace.cli.sql_output import LIVE_ROWS_MAX, TABLE_ROWS_MAX, Lines, LiveTable, SqlFormat, print_table
 from headrace.config import StreamsConfig
 from headrace.driver.restarts import RestartPolicy
 from headrace.driver.supervise import Supervised
 from headrace.streams.sql.bounded import rows_of
-from headrace.streams.sql.results import iterate
 from headrace.streams.sql.shapes import shape_of
 from headrace.streams.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement
 from headrace.streams.sql.store import Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from headrace.streams.spans import Bound
     from headrace.streams.sql.bounded import Refused
     from headrace.streams.sql.definitions import View
@@ -88,9 +85,10 @@ class Runner:
         bounded = self.engine.bounded(query.sql, begin=self.asked.begin, finish=self.asked.finish)
         rows = bounded.rows()
         if self.asked.format == "table":
-            print_table(rows.columns, rows_of(rows, self.asked.limit or 1_000), self.asked.limit)
+            limit = self.asked.limit or TABLE_ROWS_MAX
+            print_table(rows.columns, rows_of(rows, limit), limit)
         else:
-            lines = self._lines(rows)
+            lines = self._lines(rows.columns)
             lines.write(rows_of(rows, self.asked.limit))
             lines.end()
         for refused in bounded.refused():
@@ -109,22 +107,22 @@ class Runner:
                     limit=self.asked.limit or LIVE_ROWS_MAX,
                 )
                 with table.shown():
-                    live.run(rows, gives, lambda batch: table.take(iterate(batch, None)), stop, _note)
+                    live.run(rows, gives, table.take, stop, _note)
                 return
-            lines = self._lines(rows)
+            lines = self._lines(rows.columns)
 
-            def write(batch: DataFrame) -> None:
-                lines.write(iterate(batch, None))
+            def write(batch: Iterable[str]) -> None:
+                lines.write(batch)
                 if lines.is_cut:
                     stop.set()
 
             live.run(rows, gives, write, stop, _note)
             lines.end()
 
-    def _lines(self, rows: DataFrame) -> Lines:
+    def _lines(self, columns: Sequence[str]) -> Lines:
         # A table can't be drawn before its last row is known, and a live one has none.
         lines: SqlFormat = "json" if self.asked.format == "table" else self.asked.format
-        return Lines(format=lines, columns=rows.columns, limit=self.asked.limit)
+        return Lines(format=lines, columns=columns, limit=self.asked.limit)
 
 
 def _note(refused: Refused) -> None:

@@ -45,7 +45,7 @@ def test_a_csv_without_rows_has_its_header(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_table_says_when_there_are_more_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(["id", "n"], iter(ROWS), 2)
+    print_table(["id", "n"], ROWS, 2)
     told = capsys.readouterr()
     assert "2 rows" in told.out
     assert "there are more rows; the first 2 are shown" in told.err

@@ -14,7 +14,7 @@ a query beside, as pipelines take their dead letters.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -34,6 +34,7 @@ from headrace.streams.sql.bounded import Refused
 from headrace.streams.sql.catalog import Catalog
 from headrace.streams.sql.definitions import Table, View
 from headrace.streams.sql.frames import stream_frame
+from headrace.streams.sql.results import iterate
 from headrace.streams.sql.sentences import streaming_sentence
 from headrace.streams.sql.shapes import shape_of
 from headrace.streams.sql.view_rows import view_rows
@@ -45,7 +46,8 @@ _NAME: Final = "headrace-sql"
 
 Gives = Literal["rows", "groups", "changed groups", "keys"]
 """What each batch is."""
-OnBatch = Callable[[DataFrame], None]
+OnBatch = Callable[[Iterable[str]], None]
+"""Is given the rows of a batch, as JSON."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +95,7 @@ class Live:
         mode = {"rows": "append", "groups": "complete"}.get(gives, "update")
         queries: list[StreamingQuery] = []
         try:
-            queries.append(self._start("result", rows, mode, on_batch))
+            queries.append(self._start("result", rows, mode, lambda batch: on_batch(iterate(batch, None))))
             for number, table in enumerate(self._read.values()):
                 if not table.is_dead_letters:
                     queries.append(self._start_refused(f"refused-{number}", table, on_refused))
@@ -114,7 +116,12 @@ class Live:
             raise self._error
 
     def _start(
-        self, name: str, rows: DataFrame, mode: str, act: OnBatch, every: str = "0 seconds"
+        self,
+        name: str,
+        rows: DataFrame,
+        mode: str,
+        act: Callable[[DataFrame], None],
+        every: str = "0 seconds",
     ) -> StreamingQuery:
         def on_batch(batch: DataFrame, _batch_id: int) -> None:
             try:

@@ -33,9 +33,8 @@ def test_a_query_is_taken_apart_at_its_own_clauses_only(
     items: list[str], where: str, groups: list[str]
 ) -> None:
     named = [f"{item} as c{number}" for number, item in enumerate(items)]
-    sql = f"SELECT {', '.join(named)} FROM t WHERE {where}" + (
-        f" GROUP BY {', '.join(groups)}" if groups else ""
-    )
+    grouped = ["GROUP BY", ", ".join(groups)] if groups else []
+    sql = " ".join(["SELECT", ", ".join(named), "FROM t WHERE", where, *grouped])
     found = clauses(sql)
     assert [item.text for item in found.items] == items
     assert [item.name for item in found.items] == [f"c{number}" for number in range(len(items))]
@@ -57,7 +56,8 @@ def test_a_query_is_taken_apart_at_its_own_clauses_only(
     ],
 )
 def test_an_item_has_the_name_that_spark_gives_it(text: str, name: str) -> None:
-    assert clauses(f"select {text} from t").items[0].name == name
+    selected = f"select {text}"
+    assert clauses(f"{selected} from t").items[0].name == name
 
 
 @pytest.mark.parametrize(
