@@ -24,6 +24,12 @@ LIVE_ROWS_MAX: Final = 20
 """The same for a table that changes."""
 
 
+class _Number(str):
+    """A number that is not whole, as it is written: a decimal has more digits than a float."""
+
+    __slots__ = ()
+
+
 def cell(value: Any) -> str:
     """A value as text: nested ones as JSON, nothing for null."""
     if value is None:
@@ -52,8 +58,7 @@ def make_table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Tab
 
 
 def _is_number(value: object) -> bool:
-    is_fraction = type(value).__name__ == "Number"
-    return value is None or is_fraction or (isinstance(value, int | float) and not isinstance(value, bool))
+    return isinstance(value, int | _Number | None) and not isinstance(value, bool)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,7 +183,5 @@ class LiveTable:
 
 
 def _parsed(row: str) -> Mapping[str, Any]:
-    # Spark is an extra: only the commands that need it may import what needs it.
-    from headrace.streams.sql.results import parsed  # noqa: PLC0415
-
-    return parsed(row)
+    found: Mapping[str, Any] = json.loads(row, parse_float=_Number)
+    return found

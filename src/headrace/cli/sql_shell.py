@@ -114,7 +114,8 @@ class Shell:
         engine = self._runner.engine
         line = readline.get_line_buffer()
         tables = [listed.name for listed in engine.catalog.list_tables()]
-        return candidates(line, word, tables, lambda name: list(engine.columns(name)))
+        with engine.catalog.quiet():
+            return candidates(line, word, tables, lambda name: list(engine.columns(name)))
 
     def _stop_views(self) -> None:
         for process in self._views.values():

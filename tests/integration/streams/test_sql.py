@@ -198,6 +198,18 @@ def test_a_view_of_groups_is_queried_by_its_current_rows(
         view("by_city", "SELECT id FROM orders")
 
 
+def test_a_view_by_a_column_of_event_time_counts_late_rows_too(
+    view: Callable[[str, str], View],
+    script: Callable[[View], PipelineScript],
+    select: Callable[[str], list[Any]],
+) -> None:
+    made = view("by_time", "SELECT at, count(*) AS n FROM orders GROUP BY at")
+    run, orders = script(made), made.tables[0].topic
+    for minute in (9, 9, 0):
+        run.add(orders, order(1, "bonn", 1, minute)).process()
+    assert [row["n"] for row in select("SELECT n FROM by_time ORDER BY at")] == [1, 2]
+
+
 def test_a_view_of_windows_gives_each_once_and_keeps_late_rows(
     view: Callable[[str, str], View],
     script: Callable[[View], PipelineScript],

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import PipelineError
-from headrace.streams.load import load_pipelines, split_target
+from headrace.errors import PipelineError, SqlError
+from headrace.streams.code import fingerprint
+from headrace.streams.load import load_pipelines, load_topics, split_target
 
 TWO_PIPELINES = """
 import headrace.streams as hr
@@ -114,3 +115,59 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
 def test_half_a_target_is_refused(target: str) -> None:
     with pytest.raises(PipelineError, match="write FILE or FILE:PIPELINE"):
         split_target(target)
+
+
+SQL = """
+CREATE TABLE orders (id string, city string);
+CREATE VIEW copies WITH (key = 'id') AS SELECT id FROM orders;
+CREATE VIEW by_city AS SELECT city, count(*) AS n FROM orders GROUP BY city;
+"""
+
+
+def test_the_views_of_a_file_of_sql_are_pipelines(tmp_path: Path) -> None:
+    path = tmp_path / "views.sql"
+    path.write_text(SQL)
+    found = {pipeline.name: pipeline.outputs[0].key for pipeline in load_pipelines(str(path))}
+    assert found == {"copies": "id", "by_city": "city"}
+    (one,) = load_pipelines(f"{path}:by_city")
+    assert one.name == "by_city"
+
+
+def test_a_directory_has_the_views_of_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text(SQL)
+    (tmp_path / "b.sql").write_text("CREATE TABLE t (id string); CREATE VIEW others AS SELECT id FROM t")
+    assert [pipeline.name for pipeline in load_pipelines(str(tmp_path))] == ["copies", "by_city", "others"]
+
+
+def test_a_changed_query_is_other_code(tmp_path: Path) -> None:
+    def code(sql: str) -> str | None:
+        (tmp_path / "v.sql").write_text(sql)
+        return fingerprint(load_pipelines(f"{tmp_path / 'v.sql'}:copies")[0].function)
+
+    assert code(SQL) == code(SQL.replace("SELECT id FROM", "SELECT  id\nFROM"))
+    assert code(SQL) != code(SQL.replace("SELECT id FROM orders", "SELECT id, city FROM orders"))
+
+
+def test_a_file_of_sql_without_views_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.sql").write_text("CREATE TABLE orders (id string)")
+    with pytest.raises(PipelineError, match="has no pipeline: write CREATE VIEW"):
+        load_pipelines(str(tmp_path / "t.sql"))
+
+
+def test_a_view_without_its_tables_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "v.sql").write_text("CREATE VIEW v AS SELECT id FROM orders")
+    with pytest.raises(SqlError, match="view v reads no table that is described with it"):
+        load_pipelines(str(tmp_path / "v.sql"))
+
+
+def test_the_topics_of_a_file_are_those_that_it_describes(tmp_path: Path) -> None:
+    (tmp_path / "views.sql").write_text(SQL)
+    assert [topic.name for topic in load_topics(tmp_path / "views.sql")] == ["orders"]
+    (tmp_path / "pipelines.py").write_text(
+        "import headrace.streams as hr\n"
+        "orders = hr.topic('orders', schema='id string')\n"
+        "lines = hr.topic(['a', 'b'], format='text')\n"
+        "@hr.pipeline(writes=hr.topic('copies', key='id'))\n"
+        "def copies(orders): return orders\n"
+    )
+    assert [topic.name for topic in load_topics(tmp_path / "pipelines.py")] == ["orders", "a"]

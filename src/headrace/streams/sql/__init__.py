@@ -10,7 +10,9 @@ kept as and run by, and what is said when something can't be.
 | `infer`, `sample` | the columns of a topic that nobody has described, by its last records |
 | `catalog` | which tables there are |
 | `shapes` | as what a view can run |
-| `frames`, `analysis`, `view_rows` | tables as DataFrames, queries on them, and what a view makes of them |
-| `bounded`, `live` | run a query: up to now, or on and on |
-| `sentences` | what Spark's errors mean, in a sentence |
+| `frames`, `analysis` | tables as DataFrames, and queries on them |
+| `view_rows`, `view_pipeline`, `views` | what a view makes of its tables; as a pipeline; made and dropped |
+| `bounded`, `live`, `results` | run a query: up to now, or on and on; its rows as JSON |
+| `engine` | runs statements |
+| `sentences`, `completion` | what Spark's errors mean; what a shell offers |
 """

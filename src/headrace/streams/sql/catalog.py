@@ -6,7 +6,8 @@ and the broker's topics, in this order. A topic that nobody has described is des
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -49,6 +50,16 @@ class Catalog:
     def store(self) -> Store:
         """Where tables and views are kept."""
         return Store(data_dir=self.config.data_dir)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Say nothing meanwhile; what is guessed now is told when it is asked for."""
+        say, guessed = self.say, dict(self._guessed)
+        self.say = lambda _line: None
+        try:
+            yield
+        finally:
+            self.say, self._guessed = say, guessed
 
     def list_tables(self) -> list[Listed]:
         """All of them."""

@@ -113,6 +113,12 @@ def window_call(item: Item) -> WindowCall | None:
     )
 
 
+def calls_window(item: Item) -> bool:
+    """Whether it begins as a window of time does, of whatever form."""
+    tokens = tokenize(item.text)
+    return len(tokens) > 1 and tokens[0].text.lower() in _WINDOWS and tokens[1].is_symbol("(")
+
+
 def mentions(sql: str, *names: str) -> bool:
     """Whether one of the names is in it."""
     return any(token.kind in {"word", "quoted"} and token.value.lower() in names for token in tokenize(sql))

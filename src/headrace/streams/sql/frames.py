@@ -52,6 +52,12 @@ def taken_apart(made: DataFrame, table: Table) -> DataFrame:
     return made.select(_header("cause").alias("cause"), *told, key, value, METADATA_COLUMN)
 
 
+def timeless(made: DataFrame, table: Table) -> DataFrame:
+    """Rows whose event time is a column like others: Spark leaves none out because it is late."""
+    time = table.topic.event_time
+    return made if time is None or time not in made.columns else made.withMetadata(time, {})
+
+
 def _header(name: str) -> Column:
     """The last header of that name: a letter that was dead before has others before it."""
     named = F.filter(F.col(METADATA_COLUMN)["headers"], lambda header: header["key"] == f"headrace.{name}")

@@ -4,7 +4,7 @@
 |---|---|
 | each row by itself | the new rows |
 | GROUP BY, and all groups are wanted | all groups (Spark's `complete`) |
-| GROUP BY else | the groups that have changed (`update`) |
+| GROUP BY else, windows too | the groups that have changed (`update`) |
 | of one topic of changes | the rows of keys that have changed; `_delete` is true where one is gone |
 
 Nothing is written, so a query that is started again begins anew. The records that are no rows are counted by
@@ -33,7 +33,7 @@ from headrace.streams.sql.analysis import analyse, can_stream, without_hidden
 from headrace.streams.sql.bounded import Refused
 from headrace.streams.sql.catalog import Catalog
 from headrace.streams.sql.definitions import Table, View
-from headrace.streams.sql.frames import stream_frame
+from headrace.streams.sql.frames import stream_frame, timeless
 from headrace.streams.sql.results import iterate
 from headrace.streams.sql.sentences import streaming_sentence
 from headrace.streams.sql.shapes import shape_of
@@ -164,7 +164,8 @@ class Live:
         return self._frame(table)
 
     def _frame(self, table: Table) -> DataFrame:
-        return stream_frame(self.session, table, self._reader(table))
+        # Spark would leave out what comes late, and hold windows back until they have ended.
+        return timeless(stream_frame(self.session, table, self._reader(table)), table)
 
     def _reader(self, table: Table) -> Reader:
         config = self.catalog.config

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from headrace.errors import SqlError
-from headrace.streams.sql.clauses import Clauses, Item, WindowCall, parse_clauses, window_call
+from headrace.streams.sql.clauses import Clauses, Item, WindowCall, calls_window, parse_clauses, window_call
 from headrace.streams.sql.definitions import View
 from headrace.streams.topic import OF_CHANGES
 
@@ -68,6 +68,12 @@ def shape_of(view: View) -> Shape:
         return Shape(kind="rows", clauses=clauses)
     windows = [found for item in clauses.groups if (found := _window(item, clauses)) is not None]
     key = tuple(selected.name for item in clauses.groups for selected in [_selected(view, clauses, item)])
+    for item in clauses.groups:
+        if calls_window(_referred(clauses, item) or item) and _window(item, clauses) is None:
+            raise SqlError(
+                f"view {view.name} groups by {item.text}: write a window of time as window(column, '1 "
+                "minute'), window(column, '10 minutes', '1 minute') or session_window(column, '30 minutes')"
+            )
     if not windows:
         return Shape(kind="groups", key=_checked(view, key), clauses=clauses)
     if len(windows) > 1:

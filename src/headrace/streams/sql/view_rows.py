@@ -16,7 +16,7 @@ from headrace.streams.sinks.records import JSON_OPTIONS
 from headrace.streams.sql.analysis import analyse_on, can_stream, operators_of
 from headrace.streams.sql.clauses import Clauses, WindowCall, window_call
 from headrace.streams.sql.definitions import View
-from headrace.streams.sql.frames import taken_apart
+from headrace.streams.sql.frames import taken_apart, timeless
 from headrace.streams.sql.shapes import KEY_COLUMN, Shape, aggregate_items, group_items, shape_of, window_part
 from headrace.streams.sql.tokens import Token, name_text, tokenize
 from headrace.streams.topic import CHANGE_COLUMN, METADATA_COLUMN
@@ -75,7 +75,9 @@ def _rows(view: View, _shape: Shape, tables: Frames) -> DataFrame:
 
 
 def _groups(view: View, _shape: Shape, tables: Frames) -> DataFrame:
-    made = _analysed(view, view.query, tables)
+    by_name = {table.name: table for table in view.tables}
+    whole = {name: timeless(frame, by_name[name]) for name, frame in tables.items()}
+    made = _analysed(view, view.query, whole)
     if made.isStreaming and (refusal := can_stream(made, "Update")) is not None:
         raise SqlError(f"view {view.name} can't run: {refusal}")
     if operators_of(made) & {"Join", "Window", "Distinct"}:

@@ -65,6 +65,10 @@ def test_a_view_has_the_shape_that_its_clauses_and_tables_give(
         (view("select city, count(*) from orders group by city having count(*) > 1"), "make a second view"),
         (view("select count(*) n from orders group by city"), "groups by city and does not select it"),
         (view("select city, count(*) n from orders group by city", key="city"), "leave the option key out"),
+        (
+            view("select window(at, interval 1 day) w, count(*) n from orders group by 1"),
+            "write a window of time",
+        ),
         (view("select * from orders, products", ORDERS, PRODUCTS), "use hr.join_tables"),
         (view("with x as (select 1) select * from products", PRODUCTS), "use hr.join_tables"),
         (
