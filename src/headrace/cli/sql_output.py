@@ -105,7 +105,7 @@ class Lines:
 
 def print_table(columns: Sequence[str], rows: Iterable[str], most: int) -> None:
     """Print all rows at once, as a table; at most so many."""
-    shown = []
+    shown: list[Mapping[str, Any]] = []
     for row in rows:
         if len(shown) == most:
             say(f"note: there are more rows; the first {most:,} are shown: use --limit, or --format json")

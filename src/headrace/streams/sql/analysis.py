@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import SqlError
 from headrace.streams.describe import plan_of
-from headrace.streams.sql.clauses import mentions
+from headrace.streams.sql.clauses import mentions_whole
 from headrace.streams.sql.sentences import is_in_parts, name_of, sentence, streaming_sentence
 from headrace.streams.sql.tokens import name_text
 from headrace.streams.topic import CHANGE_COLUMN, METADATA_COLUMN
@@ -66,7 +66,7 @@ def analyse_on(session: SparkSession, sql: str, frames: Mapping[str, DataFrame])
 
 def without_hidden(rows: DataFrame, sql: str) -> DataFrame:
     """Without the columns that came by `*` only, and with names that tell the columns apart."""
-    kept = [name for name in rows.columns if name not in HIDDEN or mentions(sql, name)]
+    kept = [name for name in rows.columns if name not in HIDDEN or mentions_whole(sql, name)]
     if len(set(rows.columns)) == len(rows.columns):
         return rows.select(*(name_text(name) for name in kept))
     names: list[str] = []

@@ -124,6 +124,17 @@ def mentions(sql: str, *names: str) -> bool:
     return any(token.kind in {"word", "quoted"} and token.value.lower() in names for token in tokenize(sql))
 
 
+def mentions_whole(sql: str, name: str) -> bool:
+    """Whether the name is in it, and not only for a part of it, as in `_kafka.offset`."""
+    tokens = tokenize(sql)
+    return any(
+        token.kind in {"word", "quoted"}
+        and token.value.lower() == name
+        and not (following is not None and following.is_symbol("."))
+        for token, following in zip(tokens, [*tokens[1:], None], strict=True)
+    )
+
+
 def _at_top(tokens: Sequence[Token]) -> list[Token]:
     """Those that are in no parentheses or brackets."""
     depth, found = 0, []

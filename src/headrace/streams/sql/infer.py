@@ -86,7 +86,7 @@ def _kind(value: Any) -> Kind:
     return None if value is None else _plain_kind(value)
 
 
-def _plain_kind(value: str | float | bool) -> str:
+def _plain_kind(value: Any) -> str:
     if isinstance(value, str):
         return "timestamp" if _MOMENT.fullmatch(value) else "string"
     if isinstance(value, bool):

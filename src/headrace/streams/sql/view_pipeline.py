@@ -25,14 +25,16 @@ def pipeline_of(view: View) -> Pipeline[Any]:
         )
     names = {f"table_{number}": table for number, table in enumerate(view.tables)}
 
-    def rows_of(*frames: DataFrame) -> DataFrame:
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+    signature = inspect.Signature(parameters)
+
+    def rows_of(*args: DataFrame, **kwargs: DataFrame) -> DataFrame:
         from headrace.streams.sql.view_rows import view_rows  # noqa: PLC0415 - only where Spark runs
 
-        tables = (table.name for table in names.values())
-        return view_rows(view, dict(zip(tables, frames, strict=True)))
+        given = signature.bind(*args, **kwargs).arguments
+        return view_rows(view, {names[parameter].name: frame for parameter, frame in given.items()})
 
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    rows_of.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # functions may have one
+    rows_of.__signature__ = signature  # type: ignore[attr-defined] # functions may have one
     setattr(rows_of, SOURCE_ATTRIBUTE, view_text(view))
     key = shape_of(view).record_key or view.key
     return Pipeline(

@@ -78,13 +78,13 @@ def _groups(view: View, _shape: Shape, tables: Frames) -> DataFrame:
     by_name = {table.name: table for table in view.tables}
     whole = {name: timeless(frame, by_name[name]) for name, frame in tables.items()}
     made = _analysed(view, view.query, whole)
-    if made.isStreaming and (refusal := can_stream(made, "Update")) is not None:
-        raise SqlError(f"view {view.name} can't run: {refusal}")
     if operators_of(made) & {"Join", "Window", "Distinct"}:
         raise SqlError(
             f"view {view.name} joins or orders before it groups: make a view for each step, or use hr.join "
             "in Python"
         )
+    if made.isStreaming and (refusal := can_stream(made, "Update")) is not None:
+        raise SqlError(f"view {view.name} can't run: {refusal}")
     return made
 
 

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.streams.sql.clauses import Clauses, Item, WindowCall, mentions, parse_clauses, window_call
+from headrace.streams.sql.clauses import (
+    Clauses,
+    Item,
+    WindowCall,
+    mentions,
+    mentions_whole,
+    parse_clauses,
+    window_call,
+)
 
 EXPRESSIONS = st.sampled_from(
     [
@@ -106,3 +114,5 @@ def test_a_window_of_time_is_recognised(text: str, call: WindowCall | None) -> N
 def test_a_name_in_a_string_or_comment_is_not_mentioned() -> None:
     assert not mentions("select '_kafka' -- _kafka", "_kafka")
     assert mentions("select `_Kafka`.offset", "_kafka")
+    assert not mentions_whole("select *, _kafka.offset", "_kafka")
+    assert mentions_whole("select *, t._kafka", "_kafka")
