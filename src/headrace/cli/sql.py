@@ -64,11 +64,12 @@ def sql(
     Several statements are parted by semicolons. Without one, statements are read from standard input; on a
     terminal that is a shell, with completion and history.
     """
+    is_shell = statement is None and sys.stdin.isatty()
+    statements = [] if is_shell else _parsed(statement, run_views=run_views)
     # Spark is an extra: only the commands that need it may import what needs it.
     from headrace.cli.replay import parse_bound  # noqa: PLC0415
     from headrace.cli.sql_runner import Asked, Runner, ViewDriver  # noqa: PLC0415
     from headrace.streams.sql.engine import Engine  # noqa: PLC0415
-    from headrace.streams.sql.statements import parse_statements  # noqa: PLC0415
 
     if live and finish is not None:
         raise SqlError("--to is for what has an end: leave it out, or --live")
@@ -88,11 +89,6 @@ def sql(
         finish=parse_bound(finish),
     )
     driver = ViewDriver(config=config, options=_driver_options(config, spark_conf), restarts=RESTARTS)
-    is_shell = statement is None and sys.stdin.isatty()
-    text = "" if is_shell else sys.stdin.read() if statement is None else statement
-    statements = parse_statements(text)
-    if not is_shell:
-        _check(statements, run_views=run_views)
     with Engine(config, file=file, say=say) as engine:
         runner = Runner(engine, asked)
         if is_shell:
@@ -105,10 +101,11 @@ def sql(
         raise typer.Exit(driver.run(views[0]))
 
 
-def _check(statements: list[Statement], *, run_views: bool) -> None:
-    """Refuse what can't be done in one go, before anything is done."""
-    from headrace.streams.sql.statements import CreateView  # noqa: PLC0415  # see above
+def _parsed(statement: str | None, *, run_views: bool) -> list[Statement]:
+    """The statements that were given; what can't be done in one go is refused before anything is done."""
+    from headrace.streams.sql.statements import CreateView, parse_statements  # noqa: PLC0415  # see above
 
+    statements = parse_statements(sys.stdin.read() if statement is None else statement)
     if not statements:
         raise SqlError('there is no statement: write `headrace sql "SELECT ..."`')
     if run_views and sum(isinstance(each, CreateView) for each in statements) > 1:
@@ -116,6 +113,7 @@ def _check(statements: list[Statement], *, run_views: bool) -> None:
             "a view that is created runs until Ctrl-C, so create one at a time; or give --no-run, and run "
             "all of them with `headrace run --views`"
         )
+    return statements
 
 
 def _driver_options(config: StreamsConfig, spark_conf: list[str] | None) -> list[str]:

@@ -48,16 +48,17 @@ def split_target(target: str) -> tuple[Path, str | None]:
     return Path(path), name
 
 
-def load_topics(path: Path) -> list[Topic]:
-    """The topics that the file describes, for itself or for what its pipelines read and write."""
+def load_topics(path: Path) -> dict[str, Topic]:
+    """The topics that the file describes, each by itself: by its name, or by that of its table in SQL."""
     if _is_sql(path):
-        return [table.topic for table in load_tables(path) if not table.is_dead_letters]
+        return {table.name: table.topic for table in load_tables(path) if not table.is_dead_letters}
     module = _load(path)
     found = [value for value in vars(module).values() if isinstance(value, Topic)]
     for pipeline in _pipelines_of(module):
         found += [*pipeline.sources().values(), *pipeline.outputs]
     # Those that say nothing of their columns are for writing.
-    return [topic for topic in dict.fromkeys(found) if topic.schema is not None or topic.format != "json"]
+    described = (topic for topic in found if topic.schema is not None or topic.format != "json")
+    return {each.name: each for topic in described for each in topic.each()}
 
 
 def _is_sql(path: Path) -> bool:

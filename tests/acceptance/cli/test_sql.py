@@ -78,7 +78,6 @@ def test_a_view_runs_is_killed_goes_on_and_is_queried(with_broker: Any) -> None:
         ("DELETE FROM orders", "'DELETE' begins no statement of headrace sql"),
         ("", "there is no statement"),
         (f"{VIEW}; {VIEW}", "create one at a time"),
-        ("CREATE TABLE t WITH (topic = 'x')", "a topic of json needs columns"),
     ],
 )
 def test_a_statement_that_can_not_be_is_refused_before_spark_starts(

@@ -162,7 +162,7 @@ def test_a_view_without_its_tables_is_refused(tmp_path: Path) -> None:
 
 def test_the_topics_of_a_file_are_those_that_it_describes(tmp_path: Path) -> None:
     (tmp_path / "views.sql").write_text(SQL)
-    assert [topic.name for topic in load_topics(tmp_path / "views.sql")] == ["orders"]
+    assert list(load_topics(tmp_path / "views.sql")) == ["orders"]
     (tmp_path / "pipelines.py").write_text(
         "import headrace.streams as hr\n"
         "orders = hr.topic('orders', schema='id string')\n"
@@ -170,4 +170,9 @@ def test_the_topics_of_a_file_are_those_that_it_describes(tmp_path: Path) -> Non
         "@hr.pipeline(writes=hr.topic('copies', key='id'))\n"
         "def copies(orders): return orders\n"
     )
-    assert [topic.name for topic in load_topics(tmp_path / "pipelines.py")] == ["orders", "a"]
+    found = load_topics(tmp_path / "pipelines.py")
+    assert {name: topic.names for name, topic in found.items()} == {
+        "orders": ("orders",),
+        "a": ("a",),
+        "b": ("b",),
+    }

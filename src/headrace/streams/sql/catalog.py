@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from headrace.config import StreamsConfig
 from headrace.errors import SqlError
@@ -71,8 +70,9 @@ class Catalog:
         }
         for name in self.store.views():
             found.setdefault(name, Listed(name=name, kind="view", topic=name, described_by="CREATE VIEW"))
-        for name in self.described:
-            found.setdefault(name, Listed(name=name, kind="topic", topic=name, described_by=self.file))
+        for name, topic in self.described.items():
+            listed = Listed(name=name, kind="topic", topic=topic.name, described_by=self.file)
+            found.setdefault(name, listed)
         for name in self._broker_topics():
             kind = "dead letters" if is_dead_letters(name) else "topic"
             by = "Headrace" if is_dead_letters(name) else "its last records"
@@ -100,7 +100,7 @@ class Catalog:
             table = table_of_view(self.store.views()[name])
             return self._guess(name) if table is None else table
         if name in self.described:
-            topic = replace(self.described[name], name=name, others=(), start="earliest")
+            topic = replace(self.described[name], start="earliest")
             return Table(name=name, topic=topic, origin=self.file)
         return dead_letters_table(name) if is_dead_letters(name) else self._guess(name)
 
@@ -150,10 +150,3 @@ def table_of_view(view: View) -> Table | None:
         key=shape.record_key or view.key,
     )
     return Table(name=view.name, topic=topic, origin="CREATE VIEW")
-
-
-def topics_of_file(path: Path) -> dict[str, Topic]:
-    """The topics that a file of pipelines describes, or a file of SQL, by name."""
-    from headrace.streams.load import load_topics  # noqa: PLC0415 - runs the file
-
-    return {each.name: each for topic in load_topics(path) for each in topic.each()}

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.config import StreamsConfig
 from headrace.errors import SqlError
+from headrace.streams.load import load_topics
 from headrace.streams.session import start_session, stop_session
 from headrace.streams.spans import OPEN, Bound
 from headrace.streams.sql.bounded import Bounded
-from headrace.streams.sql.catalog import Catalog, topics_of_file
+from headrace.streams.sql.catalog import Catalog
 from headrace.streams.sql.definitions import View, split_columns, table_of
 from headrace.streams.sql.live import Live
 from headrace.streams.sql.statements import CreateTable, CreateView, Describe, Drop, Show
@@ -54,7 +55,7 @@ class Engine:
         self._live_count = 0
         self.catalog = Catalog(
             config=config,
-            described={} if file is None else topics_of_file(file),
+            described={} if file is None else load_topics(file),
             file="" if file is None else str(file),
             say=say,
         )
