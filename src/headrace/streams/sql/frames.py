@@ -12,13 +12,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 from headrace.config import StreamsConfig
 from headrace.streams.batch_source import read_records
+from headrace.streams.changelog.current import DELETE
 from headrace.streams.changelog.zset import CHANGED_AT, WEIGHT
 from headrace.streams.changes import changes
 from headrace.streams.formats import refused, rows
 from headrace.streams.source import Reader, read_stream
 from headrace.streams.spans import Span
 from headrace.streams.sql.definitions import Table
-from headrace.streams.topic import METADATA_COLUMN, OF_CHANGES, VALUE_COLUMN
+from headrace.streams.sql.tokens import name_text
+from headrace.streams.topic import CHANGE_COLUMN, METADATA_COLUMN, OF_CHANGES, VALUE_COLUMN, Topic
 
 _TOLD: Final = {"topic": "string", "partition": "int", "offset": "bigint", "timestamp": "timestamp"}
 """What dead letters tell of the record that they were, by header."""
@@ -27,6 +29,8 @@ _TOLD: Final = {"topic": "string", "partition": "int", "offset": "bigint", "time
 def batch_frame(session: SparkSession, table: Table, span: Span, config: StreamsConfig) -> DataFrame:
     """The table's rows in a part of the log."""
     made = rows(read_records(session, span, config), table.topic)
+    if table.topic.format == "upsert":
+        return _last_rows(made, table.topic)
     if table.topic.format in OF_CHANGES:
         return changes(made).drop(WEIGHT, CHANGED_AT)
     return taken_apart(made, table)
@@ -50,6 +54,22 @@ def taken_apart(made: DataFrame, table: Table) -> DataFrame:
     key = F.col(METADATA_COLUMN)["key"].cast("string").alias("key")
     value = F.col(VALUE_COLUMN).cast("string").alias("value")
     return made.select(_header("cause").alias("cause"), *told, key, value, METADATA_COLUMN)
+
+
+def _last_rows(made: DataFrame, topic: Topic) -> DataFrame:
+    """The last row of each key, where its last record is no deletion.
+
+    What `hr.changes` gives, without its Python processes: a record is all that there is to know of a row. The
+    last record of a partition is that with the highest offset; of several partitions, the youngest counts.
+    """
+    place, key = F.col(METADATA_COLUMN), name_text(topic.key or "")
+    last = made.groupBy(key, place["partition"]).agg(
+        F.max_by(F.struct("*"), place["offset"]).alias("_row"),
+        F.max_by(place["timestamp"], place["offset"]).alias("_at"),
+    )
+    youngest = last.groupBy(key).agg(F.max_by("_row", "_at").alias("_row")).select("_row.*")
+    is_there = F.col(CHANGE_COLUMN)["kind"] != DELETE
+    return youngest.where(is_there).drop(CHANGE_COLUMN, METADATA_COLUMN)
 
 
 def timeless(made: DataFrame, table: Table) -> DataFrame:
