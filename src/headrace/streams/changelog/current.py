@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step, Tables
 from headrace.streams.changelog.slots import SlottedTables, hashes_of
+from headrace.streams.changelog.unsent import UNAVAILABLE, fill_unsent
 from headrace.streams.changelog.zset import (
     CHANGED_AT,
     HASH,
@@ -56,8 +57,6 @@ UPSERT: Final = "upsert"
 DELETE: Final = "delete"
 TRUNCATE: Final = "truncate"
 ROWS: Final = "rows"
-UNAVAILABLE: Final = "__debezium_unavailable_value"
-"""What Debezium sends in the place of a large value that has not changed."""
 
 IS_FOR_ALL: Final = "_is_for_all"
 """Whether a row comes to all buckets."""
@@ -140,26 +139,14 @@ class CurrentRows:
         """The versions with the values that were not sent, and how many are not known."""
         if self.unavailable is None:
             return rows, 0
-        marked = {name: _is_marked(rows, name, self.unavailable) for name in table_schema(rows.schema).names}
-        columns = [name for name, is_marked in marked.items() if is_marked.any()]
-        if not columns:
-            return rows, 0
-        kept_codes, codes = (each.tolist() for each in row_codes([kept, rows], self.key))
-        unknown_count = 0
-        is_upsert = pc.equal(rows[KIND], UPSERT).to_pylist()
-        for name in columns:
-            known = dict(zip(kept_codes, kept[name].to_pylist(), strict=True))
-            values = rows[name].to_pylist()
-            for place in range(len(values)):
-                if marked[name][place]:
-                    unknown_count += codes[place] not in known
-                    values[place] = known.get(codes[place])
-                if is_upsert[place]:
-                    known[codes[place]] = values[place]
-                else:
-                    known.pop(codes[place], None)
-            rows = with_column(rows, name, pa.array(values, rows.schema.field(name).type))
-        return rows, unknown_count
+        return fill_unsent(
+            rows,
+            kept,
+            key=self.key,
+            names=table_schema(rows.schema).names,
+            is_upsert=pc.equal(rows[KIND], UPSERT).to_pylist(),
+            mark=self.unavailable,
+        )
 
 
 def check_deletes(rows: pa.Table, key: Sequence[str]) -> None:
@@ -180,15 +167,3 @@ def _after_truncation(rows: pa.Table) -> tuple[pa.Table, pa.Scalar | None]:
     if not places:
         return rows, None
     return rows.slice(places[-1] + 1), rows[CHANGED_AT][places[-1]]
-
-
-def _is_marked(rows: pa.Table, name: str, mark: str) -> Flags:
-    kind = rows.schema.field(name).type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        found = pc.equal(rows[name], mark)
-    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        found = pc.equal(rows[name], mark.encode())
-    else:
-        return np.zeros(rows.num_rows, dtype=bool)
-    flags: Flags = pc.fill_null(found, False).to_numpy().astype(bool)
-    return flags

@@ -31,12 +31,12 @@ from headrace.streams.changelog.current import (
     KIND,
     ROWS,
     TRUNCATE,
-    UNAVAILABLE,
     UPSERT,
     check_deletes,
     table_schema,
 )
 from headrace.streams.changelog.slots import SlottedTables, hashes_of
+from headrace.streams.changelog.unsent import UNAVAILABLE
 from headrace.streams.changelog.zset import CHANGED_AT, HASH, relaxed, row_codes, without
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.windows.runs import stacked

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
 from headrace.streams.changelog import slots
-from headrace.streams.changelog.current import UNAVAILABLE, CurrentRows
+from headrace.streams.changelog.current import CurrentRows
+from headrace.streams.changelog.unsent import UNAVAILABLE
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 SCHEMA = pa.schema(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
 from headrace.streams.changelog import slots
-from headrace.streams.changelog.current import UNAVAILABLE
+from headrace.streams.changelog.unsent import UNAVAILABLE
 from headrace.streams.changelog.versions import TableVersions
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
