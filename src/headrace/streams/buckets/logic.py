@@ -69,6 +69,9 @@ class Arrivals:
     """Of all sources that have rows in the micro-batch, in any bucket; by name."""
     is_end: bool = False
     """Whether the input ends with these rows: nothing can come any more, late or not."""
+    ends: Mapping[str, int] | None = None
+    """By source, such as `products-0`: up to which offset the micro-batch reads, whether that gave rows or
+    not. None where the operator has not asked for it, and in batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
