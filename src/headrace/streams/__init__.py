@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from headrace.streams.deduplicate import deduplicate
     from headrace.streams.join import join
     from headrace.streams.join_tables import join_tables
+    from headrace.streams.joins.asked import as_of, wait
     from headrace.streams.joins.within import between
     from headrace.streams.keyed.vectorised import EventTime
     from headrace.streams.keyed_state import keyed, vectorised
+    from headrace.streams.lookup import lookup
     from headrace.streams.match import match
     from headrace.streams.patterns.skipping import (
         all_matches,
@@ -90,6 +92,7 @@ _HOMES: Final = {
     "all_matches": "patterns.skipping",
     "approximate_distinct": "windows.sketches",
     "arrival": "patterns.skipping",
+    "as_of": "joins.asked",
     "between": "joins.within",
     "bounded": "time.policies",
     "changes": "changes",
@@ -113,6 +116,7 @@ _HOMES: Final = {
     "join_tables": "join_tables",
     "keyed": "keyed_state",
     "last": "windows.arrival",
+    "lookup": "lookup",
     "match": "match",
     "non_overlapping": "patterns.skipping",
     "on_time": "windows.triggers",
@@ -135,6 +139,7 @@ _HOMES: Final = {
     "update": "windows.late",
     "upserts": "changes",
     "vectorised": "keyed_state",
+    "wait": "joins.asked",
     "window": "window",
 }
 """Which module below this one defines each name: the same as above, for when it runs."""
@@ -187,6 +192,7 @@ __all__ = [
     "all_matches",
     "approximate_distinct",
     "arrival",
+    "as_of",
     "between",
     "bounded",
     "changes",
@@ -210,6 +216,7 @@ __all__ = [
     "join_tables",
     "keyed",
     "last",
+    "lookup",
     "match",
     "non_overlapping",
     "on_time",
@@ -232,5 +239,6 @@ __all__ = [
     "update",
     "upserts",
     "vectorised",
+    "wait",
     "window",
 ]

@@ -8,7 +8,7 @@ builds a query by hand, there is none; unless it is to be looked at what rows op
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,8 @@ from headrace.streams.buckets.logic import Logic
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plans import Operator
+from headrace.streams.table_ends import AskEnds, read_table_ends, settle_table_ends
+from headrace.streams.time_only import source_numbers
 from headrace.streams.topic import Topic
 from headrace.streams.unended import unended
 
@@ -50,6 +52,26 @@ class Building:
     """By the name of an operator: the topic of the rows that are not among its results."""
     noted: list[Noted] = field(default_factory=list)
     """The operators whose logic runs in buckets, in the order in which they were built."""
+    frames: Mapping[str, DataFrame] = field(default_factory=dict)
+    """By parameter, what it is built from."""
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    ask_ends: AskEnds | None = None
+    """Asks where topics end; None where only what is noted down counts."""
+
+    def ends_of(self, sources: Collection[int]) -> dict[str, int]:
+        """Where the topics of these streams ended when the pipeline was first started, by partition.
+
+        Streams are told by the session's numbers (see time_only.py).
+        """
+        topics = {
+            name
+            for parameter, frame in self.frames.items()
+            if source_numbers(frame).intersection(sources)
+            for name in self.topics[parameter].names
+        }
+        if self.ask_ends is None:
+            return read_table_ends(self.checkpoint, topics)
+        return settle_table_ends(self.checkpoint, topics, self.ask_ends)
 
     def name_operator(self, name: str) -> str:
         """Add an operator; the second one of a kind gets a number, in the order of the function's lines."""
@@ -74,10 +96,13 @@ _current: ContextVar[Building | None] = ContextVar("building", default=None)
 
 
 def build_stream(
-    pipeline: Pipeline[Any], frames: Mapping[str, DataFrame], config: StreamsConfig
+    pipeline: Pipeline[Any],
+    frames: Mapping[str, DataFrame],
+    config: StreamsConfig,
+    ask_ends: AskEnds | None = None,
 ) -> tuple[DataFrame, Building]:
     """What the pipeline makes of streams, and what its operators have noted."""
-    rows, building = _build(pipeline, frames, config)
+    rows, building = _build(pipeline, frames, config, ask_ends)
     if not rows.isStreaming:
         raise PipelineError(
             f"pipeline {pipeline.name} returned a DataFrame that is not made from the topics that it "
@@ -96,9 +121,18 @@ def note_batch(pipeline: Pipeline[Any], frames: Mapping[str, DataFrame], config:
 
 
 def _build(
-    pipeline: Pipeline[Any], frames: Mapping[str, DataFrame], config: StreamsConfig
+    pipeline: Pipeline[Any],
+    frames: Mapping[str, DataFrame],
+    config: StreamsConfig,
+    ask_ends: AskEnds | None = None,
 ) -> tuple[DataFrame, Building]:
-    building = Building(pipeline=pipeline.name, checkpoint=checkpoint_path(config, pipeline.name))
+    building = Building(
+        pipeline=pipeline.name,
+        checkpoint=checkpoint_path(config, pipeline.name),
+        frames=frames,
+        topics=pipeline.sources(),
+        ask_ends=ask_ends,
+    )
     token = _current.set(building)
     try:
         return pipeline.build(frames), building

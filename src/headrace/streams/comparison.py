@@ -113,6 +113,8 @@ class Circumstances:
     """By key: whether there are records that a batch that is not finished may have read."""
     deletes_results: bool = False
     """By key: whether a result may delete an older one."""
+    arrival_unknown: str | None = None
+    """Why the order in which they came is not known in full; None if it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +283,11 @@ def _judgement(kind: Kind, known: Circumstances) -> tuple[Judgement, str | None]
             kind in {"changed", "missing"} and known.drops_late_rows,
             "undecided",
             "perhaps rows of it came behind the watermark, and were left out",
+        ),
+        (
+            known.arrival_unknown is not None,
+            "undecided",
+            f"perhaps the table's row was another when the event came: {known.arrival_unknown}",
         ),
         (kind == "unexpected", "undecided", UNKNOWN_WRITER),
     )

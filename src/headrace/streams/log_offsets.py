@@ -51,6 +51,12 @@ def end_offsets(cluster: Cluster, places: Collection[Place]) -> Offsets:
     return _ask(cluster, places, OffsetSpec.latest())
 
 
+def ask_ends(config: StreamsConfig, topics: Collection[str]) -> Offsets:
+    """Where the partitions of topics, which must exist, end for readers of committed records."""
+    cluster = Cluster(config)
+    return end_offsets(cluster, existing_places(cluster, topics))
+
+
 def written_ends(cluster: Cluster, places: Collection[Place]) -> Offsets:
     """Behind the last record of each, whether it is committed or not."""
     return cluster.offsets(dict.fromkeys(places, OffsetSpec.latest()))

@@ -32,6 +32,7 @@ from headrace.streams.client_options import portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, has_grown, realtime_refusal
 from headrace.streams.given_up import clear_given_up_state, note_given_up
+from headrace.streams.log_offsets import ask_ends
 from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import DEAD_LETTERS_PARTITION_COUNT, Plan
 from headrace.streams.progress import Progress, parse_progress
@@ -251,7 +252,7 @@ class Queries:
                 parameter: read_stream(self.session, topic, reader) for parameter, topic in sources.items()
             }
             with collected() as self._reports[pipeline.name]:
-                rows, built = build_stream(pipeline, frames, self.config)
+                rows, built = build_stream(pipeline, frames, self.config, partial(ask_ends, self.config))
             plan = describe_rows(rows, frames, sources, self.config, built.operators)
             keep_plan(self.config, pipeline, plan, realtime=self.realtime)
             self._write_result(pipeline, rows, built.side_topics)

@@ -24,6 +24,7 @@ from headrace.streams.plans import Operator, Part
 from headrace.streams.recent import is_realtime
 from headrace.streams.recognise import ARGUMENT_PREFIX
 from headrace.streams.side_files import SideFiles
+from headrace.streams.table_ends import BatchEnds
 from headrace.streams.time.durations import Duration, duration_text, duration_us
 from headrace.streams.time.policies import Policy, perfect
 from headrace.streams.topic import Topic
@@ -73,10 +74,14 @@ class Stateful:
         logic: Logic,
         described: Operator,
         beside: Mapping[str, LatePolicy] = MappingProxyType({}),
+        *,
+        table_ends: bool = False,
     ) -> DataFrame:
-        """The results for these rows. `beside` says what becomes of the logic's other outputs."""
+        """The results for these rows. `beside` says what becomes of the logic's other outputs; with
+        `table_ends`, it is told up to where each micro-batch reads.
+        """
         name = self.title.removeprefix("hr.")
-        side = None
+        side, ends = None, None
         # Without rows that need a place, it may also be part of a query that is built by hand.
         building = current_building(self.title) if beside and self.rows.isStreaming else find_building()
         if building is not None:
@@ -91,6 +96,7 @@ class Stateful:
                     building.side_topics[place] = self._topic(policy)
                     files[output] = SideFiles.of(building.checkpoint, place)
             side = SideRows(files=files) if files else None
+            ends = BatchEnds(checkpoint=str(building.checkpoint)) if table_ends else None
         result = run_logic(
             rows,
             logic,
@@ -101,6 +107,7 @@ class Stateful:
             declared=self.declared,
             side=side,
             everywhere=self.everywhere,
+            ends=ends,
         )
         return keep_event_time(rows, result)
 

@@ -33,11 +33,11 @@ def time_only(rows: Sequence[DataFrame]) -> Iterator[None]:
 def time_only_of(rows: DataFrame) -> list[DataFrame]:
     """The rows that tell of the sources which these come from."""
     known = _current.get()
-    own = _source_numbers(rows) if known else set()
-    return [each for each in known if _source_numbers(each) & own]
+    own = source_numbers(rows) if known else set()
+    return [each for each in known if source_numbers(each) & own]
 
 
-def _source_numbers(rows: DataFrame) -> set[int]:
+def source_numbers(rows: DataFrame) -> set[int]:
     """The session's numbers of the streams that rows come from."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001 - there is no public way
     streams = (leaves.apply(index) for index in range(leaves.size()))

@@ -31,6 +31,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
 from headrace.streams.admin import Cluster
+from headrace.streams.arrival_order import ArrivalOrder, in_arrival_order, noted_lookups
 from headrace.streams.batch_source import read_frames, read_records
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.circumstances import circumstances_of, remarks_of
@@ -55,12 +56,14 @@ from headrace.streams.progress_log import Batch, has_batch
 from headrace.streams.session import start_session, stop_session
 from headrace.streams.sinks.records import DELETE_COLUMN
 from headrace.streams.spans import Span
+from headrace.streams.table_ends import read_table_ends
 from headrace.streams.tallies import Tallies, compare, counts_of, with_written
 from headrace.streams.topic import METADATA_COLUMN, Topic
 from headrace.streams.unended import unended
 from headrace.streams.workspace import workspace
 from headrace.streams.written import Written, read_written
 
+BY_ARRIVAL: Final = "by arrival order: the table's row was another when the event was joined"
 MISSING: Final[frozenset[Kind]] = frozenset({"missing", "changed"})
 ADDED: Final[frozenset[Kind]] = frozenset({"unexpected", "duplicate", "changed"})
 
@@ -125,7 +128,9 @@ class _Verification:
         # at, and all that is written by then was made of records that are there by the time the sources' end
         # is asked for.
         processed = find_processed(self.config, self.pipeline.name, self.sources)
-        rows, results = self._rows(processed.spans)
+        with noted_lookups() as lookups:
+            rows, results = self._rows(processed.spans)
+        arrival = self._arrival(processed) if lookups else None
         written = read_written(self.session, self.pipeline, self.config, rows.schema, held)
         opened = {} if processed.is_settled else processed.opened(source_ends(self.config, self.sources))
         self._refuse_uncertain(results, written)
@@ -144,17 +149,33 @@ class _Verification:
             results_deleted=written.deleted(),
             in_progress=results.way != "rows" and _is_longer(opened, processed.spans),
             deletes_results=results.way == "latest" and DELETE_COLUMN in rows.columns,
+            arrival_unknown=_arrival_unknown(arrival, lookups),
         )
-        search = _Search(self, written=written, processed=processed, opened=opened, known=circumstances)
+        search = _Search(
+            self,
+            written=written,
+            processed=processed,
+            opened=opened,
+            known=circumstances,
+            arrival=arrival,
+        )
         explanations = search.explanations(tallies, results) if tallies.different else []
+        left_off = judge_left_off(tallies.left_off, circumstances)
+        if tallies.left_off and search.is_by_arrival(results):
+            left_off = {"expected": sum(tallies.left_off.values())}
         return Comparison(
             way=results.way,
             computed_count=tallies.computed_count,
             written_count=tallies.written_count,
             differences=tuple(judge(tallies.different, explanations, circumstances)),
-            left_off=judge_left_off(tallies.left_off, circumstances),
+            left_off=left_off,
             remarks=(*remarks_of(history, results, processed), *written.remarks(rows, results)),
         )
+
+    def _arrival(self, processed: Processed) -> ArrivalOrder:
+        topics = [name for topic in self.sources.values() for name in topic.names]
+        ends = read_table_ends(checkpoint_path(self.config, self.pipeline.name), topics)
+        return ArrivalOrder.of(processed.log, processed.batches, ends)
 
     def compute(
         self,
@@ -219,12 +240,18 @@ class _Search:
     processed: Processed
     opened: Mapping[str, Span]
     known: Circumstances
+    arrival: ArrivalOrder | None
+    """In which order rows came, where that matters."""
 
     def explanations(self, tallies: Tallies, results: Results) -> list[Explanation]:
         """What could be found out."""
         found = []
         kinds = {each.kind for each in tallies.different}
         spans, on_step = self.processed.spans, self.verification.on_step
+        if self.arrival is not None:
+            on_step("joining again in the order in which rows came")
+            with in_arrival_order(self.arrival):
+                found.append(self._explain(tallies, results, spans, kinds=ADDED | MISSING, cause=BY_ARRIVAL))
         added = ADDED | MISSING if self.known.deletes_results else ADDED
         if kinds & added and _is_longer(self.opened, spans):
             on_step("looking for results of a batch that is not finished")
@@ -243,6 +270,14 @@ class _Search:
             alter = _leave_out(dead)
             found.append(self._explain(tallies, results, spans, kinds=MISSING, cause=cause, alter=alter))
         return found
+
+    def is_by_arrival(self, results: Results) -> bool:
+        """Whether the order in which rows came accounts for everything."""
+        if self.arrival is None:
+            return False
+        with in_arrival_order(self.arrival):
+            computed = self.verification.compute(self.written, self.processed.spans)
+            return not compare(computed, self.written.records, results).different
 
     def _explain(
         self,
@@ -287,6 +322,15 @@ def _told(name: str) -> Column:
     """What a dead letter says of its record. The record may have had a header of that name: ours is last."""
     found = F.filter("headers", lambda header: header["key"] == f"headrace.{name}")
     return F.try_element_at(found, F.lit(-1))["value"].cast("string")
+
+
+def _arrival_unknown(arrival: ArrivalOrder | None, lookups: Sequence[bool]) -> str | None:
+    """Why the order in which rows came is not known in full."""
+    if arrival is None:
+        return None
+    if not all(lookups):
+        return "where rows of the join came from is not known"
+    return None if arrival.is_whole else "the checkpoint does not tell of the first batches any more"
 
 
 def _is_longer(spans: Mapping[str, Span], than: Mapping[str, Span]) -> bool:

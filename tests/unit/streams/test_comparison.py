@@ -262,3 +262,11 @@ def test_as_multisets_a_cause_never_explains_more_than_its_input_gives(seed: int
         explained = sum(each.count for each in found if each.computed == name and each.cause == "left out")
         missing = max(Counter(computed)[name] - Counter(written)[name], 0)
         assert explained == min(left_out[name], missing)
+
+
+def test_what_the_order_of_arrival_may_account_for_is_undecided_where_that_is_not_known() -> None:
+    known = Circumstances(arrival_unknown="the first batches are gone")
+    for found in (only("ab", "a", known), only("a", "ab", known)):
+        assert found.judgement == "undecided"
+        assert found.cause is not None
+        assert "the first batches are gone" in found.cause

@@ -16,8 +16,8 @@ A batch DataFrame takes the same way, with one step for each bucket that has no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +30,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from headrace.errors import PipelineError
-from headrace.streams.buckets.logic import RESULTS, Logic, Step
+from headrace.streams.buckets.logic import RESULTS, Arrivals, Logic, Step
 from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack, pack_progress, pieces_of
 from headrace.streams.buckets.plan_column import operator_column
 from headrace.streams.buckets.reports import OperatorReports, new_reports
@@ -53,6 +53,9 @@ Side = Callable[[str, int, int, pa.Table], None]
 """Takes what is no result, in the worker: the output's name, the batch id, the bucket, and the rows. Called
 once for each output of a bucket that has rows; again, with the same, when a task is run again."""
 
+Ends = Callable[[int], Mapping[str, int]]
+"""Tells, in the worker, up to which offset of each source the micro-batch of this number reads."""
+
 _BUCKET: Final = "_bucket"
 _PACKED: Final = "bucket int, blob binary"
 # Not as DDL, which each task of each batch would have Java parse.
@@ -72,12 +75,14 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
     declared: str | None = None,
     side: Side | None = None,
     everywhere: str | None = None,
+    ends: Ends | None = None,
 ) -> DataFrame:
     """What the logic makes of the rows: its output `results`.
 
     `everywhere` names a boolean column: where it is true, the row comes to all buckets.
     `declared` names a column by which a source says that nothing older than its value will come. What the
-    logic puts into other outputs goes to `side`; without it, such rows are an error.
+    logic puts into other outputs goes to `side`; without it, such rows are an error. With `ends`, it is told
+    up to where each micro-batch of a stream reads.
     """
     _check(rows, by=by, times=(event_time, declared), name=name, buckets=buckets)
     lean = _with_places(rows)
@@ -96,7 +101,7 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
         packed = packed.union(_with_places(beside).mapInArrow(packer.run_time_only, _PACKED))
     reports = new_reports(name, rows) if rows.isStreaming else None
     owner = Owner(operator=name, by=tuple(by), bucket_count=buckets)
-    stepper = Stepper(logic=logic, owner=owner, reports=reports)
+    stepper = Stepper(logic=logic, owner=owner, reports=reports, ends=ends)
     if rows.isStreaming:
         stepped = packed.groupBy("bucket").transformWithState(
             StepProcessor(stepper), _stepped(operator_column(name)), outputMode="update", timeMode="None"
@@ -170,6 +175,12 @@ class Stepper:
     logic: Logic
     owner: Owner
     reports: OperatorReports | None = None
+    ends: Ends | None = None
+
+    def arrivals(self, blobs: Iterator[bytes]) -> Arrivals:
+        """What a micro-batch of a stream brings to a bucket."""
+        given = arrivals(blobs)
+        return given if self.ends is None else replace(given, ends=self.ends(_batch_id()))
 
     def report(self, bucket: int, step: Step) -> None:
         """Tell the driver what was counted."""
@@ -197,7 +208,7 @@ class StepProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Step a bucket."""
         kept = KeptTables(self._read, self._names, self._stepper.owner)
-        step = self._stepper.logic.step(kept, arrivals(row["blob"] for row in rows))
+        step = self._stepper.logic.step(kept, self._stepper.arrivals(row["blob"] for row in rows))
         for name, blob in kept.changes(step.state).items():
             if blob is None:
                 self._tables.removeKey((name,))
