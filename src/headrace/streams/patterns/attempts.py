@@ -94,7 +94,9 @@ class Attempts:
             # Whether it has matched is not known before each way is looked at.
             has_matched = has_tail = np.zeros(len(which), dtype=bool)
         self.outcome[which] = np.where(has_matched | has_tail, Outcome.MATCHED, outcome)
-        self.length[which] = np.where(has_matched, self.match_length[which], seen)
+        # Where conditions are still to be asked, they are asked for all rows that were looked at.
+        is_known = has_matched if automaton.is_ordered else np.zeros(len(which), dtype=bool)
+        self.length[which] = np.where(is_known, self.match_length[which], seen)
         self.state[which] = DEAD
 
 

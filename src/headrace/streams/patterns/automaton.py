@@ -8,6 +8,8 @@ still more may come. That is what backtracking would find, in time that does not
 States, and which one follows on which mask, are found out when they are first needed, and remembered. So each
 row of each attempt is a look into a table, for all attempts together in NumPy.
 
+Which thread each one came from is remembered, too, so that trace.py can tell which rows a thread has taken.
+
 Without order, no thread is ended by a match: a state then tells only whether anything can come of an attempt.
 That is for conditions that ask for rows before, which are looked at one by one, see walk.py.
 """
@@ -44,6 +46,9 @@ class Automaton:
         self._masks: list[int] = []
         self._next: npt.NDArray[np.int32] = np.full((16, 16), _UNKNOWN, dtype=np.int32)
         self._matches: npt.NDArray[np.bool_] = np.zeros((16, 16), dtype=bool)
+        self._origins_at: npt.NDArray[np.int32] = np.zeros((16, 16), dtype=np.int32)
+        self._origins: list[tuple[int, int]] = []
+        self._flat: Indices = np.empty((0, 2), dtype=np.int64)
         self._number_of(())
         threads: list[int] = []
         self._go(0, threads, set())
@@ -81,6 +86,28 @@ class Automaton:
         """Which states are a match if the time is over."""
         return np.asarray(self._has_tail, dtype=bool)[states]
 
+    def preferred(self, states: Indices, *, is_match: Flags) -> Indices:
+        """Of each state the thread that tells what was taken, by its place among the threads.
+
+        Where there is a match, that is the one behind all threads: see `origins`. Else it is the first
+        that is a match if the time is over; if there is none, the first of all.
+        """
+        tails = [
+            next((at for at, place in enumerate(threads) if self._program[place].code is Code.TAIL), 0)
+            for threads in self._states
+        ]
+        counts = [len(threads) for threads in self._states]
+        return np.where(is_match, np.asarray(counts)[states], np.asarray(tails)[states])
+
+    def origins(self, states: Indices, symbols: Indices, threads: Indices) -> tuple[Indices, Indices]:
+        """Of each thread after a row, which one it was before it, and by which bit it has taken the row.
+
+        The thread behind the last one of a state is the match, if there is one. The bit is -1 where the row
+        was skipped.
+        """
+        found = self._flat_origins()[self._origins_at[states, symbols] + threads]
+        return found[:, 0], found[:, 1]
+
     def written(self, states: Indices) -> list[bytes]:
         """States as they are kept."""
         distinct, inverse = np.unique(states, return_inverse=True)
@@ -97,18 +124,29 @@ class Automaton:
 
     def _find(self, state: int, symbol: int) -> None:
         threads: list[int] = []
+        origins: list[tuple[int, int]] = []
         seen: set[int] = set()
         matched = False
-        for place in self._states[state]:
+        for at, place in enumerate(self._states[state]):
             if self._takes(place, self._masks[symbol]):
-                is_tail = self._program[place].code is Code.TAIL
-                matched |= self._go(place if is_tail else place + 1, threads, seen)
+                code, bit, _ = self._program[place]
+                matched |= self._go(place if code is Code.TAIL else place + 1, threads, seen)
+                origin = (at, bit if code is Code.STEP else -1)
+                origins += [origin] * (len(threads) - len(origins))
                 if matched and self.is_ordered:
+                    origins.append(origin)
                     break
         number = self._number_of(tuple(threads))
         self._grow()
         self._next[state, symbol] = number
         self._matches[state, symbol] = matched
+        self._origins_at[state, symbol] = len(self._origins)
+        self._origins += origins
+
+    def _flat_origins(self) -> Indices:
+        if len(self._flat) != len(self._origins):
+            self._flat = np.asarray(self._origins, dtype=np.int64).reshape(-1, 2)
+        return self._flat
 
     def _takes(self, place: int, mask: int) -> bool:
         code, first, _ = self._program[place]
@@ -162,9 +200,10 @@ class Automaton:
             columns *= 2
         larger = np.full((rows, columns), _UNKNOWN, dtype=np.int32)
         matches = np.zeros((rows, columns), dtype=bool)
+        origins_at = np.zeros((rows, columns), dtype=np.int32)
         known = tuple(slice(size) for size in self._next.shape)
-        larger[known], matches[known] = self._next, self._matches
-        self._next, self._matches = larger, matches
+        larger[known], matches[known], origins_at[known] = self._next, self._matches, self._origins_at
+        self._next, self._matches, self._origins_at = larger, matches, origins_at
 
 
 def automaton_of(program: Program, *, is_ordered: bool) -> Automaton:

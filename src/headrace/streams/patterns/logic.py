@@ -37,11 +37,13 @@ from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
 from headrace.streams.patterns.attempts import Attempts, OrderedRows, begin, chosen, together
 from headrace.streams.patterns.automaton import Automaton, automaton_of
 from headrace.streams.patterns.evidence import CUT_OFF, Told, match_schema, match_table, own_names
+from headrace.streams.patterns.looks import AutomatonLook, FunctionLook, Searched
 from headrace.streams.patterns.program import Program
-from headrace.streams.patterns.settling import Settled, settle
+from headrace.streams.patterns.python_rows import PythonRows, covered
+from headrace.streams.patterns.settling import Look, Settled, settle
 from headrace.streams.patterns.skipping import Emit, non_overlapping
 from headrace.streams.patterns.so_far import Condition
-from headrace.streams.patterns.walk import Conditions, Outcome, Walked, walk
+from headrace.streams.patterns.walk import Outcome
 from headrace.streams.time.bounds import END_US
 from headrace.streams.time.policies import Policy
 from headrace.streams.time.watermarks import Tracked, track
@@ -180,6 +182,7 @@ class _Search:
     rows: OrderedRows
     attempts: Attempts
     is_changed: bool
+    stacked: pa.Table | None = None
 
     @classmethod
     def of(cls, logic: PatternMatches, kept: pa.Table | None, ready: pa.Table) -> _Search:
@@ -217,86 +220,56 @@ class _Search:
     def run(self, tracked: Tracked) -> tuple[dict[str, pa.Table], dict[str, int], pa.Table]:
         """The outputs, what is counted, and what is kept."""
         logic, attempts = self.logic, self.attempts
-        is_end = tracked.after_us >= END_US
         before, at = attempts.outcome.copy(), attempts.at.copy()
         attempts.go_on(self.automaton, self.rows, within_us=logic.within_us, limit=logic.limit)
         attempts.close(self.automaton, self.rows, within_us=logic.within_us, watermark_us=tracked.after_us)
-        if logic.functions:
-            is_moved = (attempts.at > at) | (attempts.outcome != before)
-            which = np.flatnonzero(is_moved & (attempts.outcome != Outcome.FAILED))
-            self._look_closer(which, is_end=is_end)
-        self.is_changed |= bool((attempts.outcome != before).any())
-        dropped = {Outcome.FAILED} if logic.tells_timed_out else {Outcome.FAILED, Outcome.TIMED_OUT}
-        self.attempts = chosen(attempts, ~np.isin(attempts.outcome, [int(each) for each in dropped]))
-        bit = None if logic.emit.name is None else logic.names.index(logic.emit.name)
-        keys = self.rows.key_ends[self.attempts.first]
-        settled = settle(self.attempts, keys, logic.emit, bit, self._taken)
-        outputs, counts = self._told(settled)
+        is_moved = (attempts.at > at) | (attempts.outcome != before)
+        is_possible = attempts.outcome != Outcome.FAILED
+        self.attempts = chosen(attempts, is_possible)
+        look = self._look(is_moved[is_possible], is_end=tracked.after_us >= END_US)
+        settled = settle(self.attempts, self.rows.key_ends[self.attempts.first], logic.emit, look)
+        self.is_changed |= bool((attempts.outcome != before).any()) or not settled.stays.all()
+        outputs, counts = self._told(settled, look)
         return outputs, counts, self._still_kept(chosen(self.attempts, settled.stays))
 
-    def _look_closer(self, which: Indices, *, is_end: bool) -> None:
-        """Decide attempts by the conditions that ask for the match so far."""
-        attempts = self.attempts
-        for number in which.tolist():
-            outcome = attempts.outcome[number]
-            is_over = outcome in {Outcome.TIMED_OUT, Outcome.CUT_OFF}
-            length = int(attempts.at[number] - attempts.first[number])
-            walked = self._walk(int(attempts.first[number]), length, is_closed=is_over or is_end)
-            found = walked.outcome
-            if found is Outcome.TIMED_OUT:
-                # It was still possible, so what has ended it is what was found before.
-                found = Outcome(outcome) if is_over else Outcome.FAILED
-            if outcome == Outcome.CUT_OFF and self.logic.program.has_tail and found is Outcome.MATCHED:
-                # Nothing has come that may not, but the time is not over.
-                found = Outcome.CUT_OFF
-            attempts.outcome[number] = found
-            attempts.length[number] = walked.length
-
-    def _taken(self, number: int) -> Walked:
-        first, length = int(self.attempts.first[number]), int(self.attempts.length[number])
-        return self._walk(first, length, is_closed=True)
-
-    def _walk(self, first: int, length: int, *, is_closed: bool) -> Walked:
+    def _look(self, is_moved: Flags, *, is_end: bool) -> Look:
         logic = self.logic
-        conditions = None
-        if logic.functions:
-            key = self._row(first)
-            conditions = Conditions(
-                names=logic.names,
-                functions=logic.functions,
-                row=lambda place: self._row(first + place),
-                key=tuple(key[name] for name in logic.by),
-            )
-        masks = self.rows.masks[first : first + length].tolist()
-        return walk(logic.program, masks, is_closed=is_closed, conditions=conditions)
+        searched = Searched(
+            program=logic.program,
+            names=logic.names,
+            emit=logic.emit,
+            rows=self.rows,
+            attempts=self.attempts,
+        )
+        if not logic.functions:
+            return AutomatonLook(searched, self.automaton)
+        return FunctionLook(
+            searched=searched,
+            functions=logic.functions,
+            by=logic.by,
+            is_due=is_moved,
+            is_end=is_end,
+            python_rows=lambda: self._python_rows(is_moved),
+        )
 
-    def _row(self, place: int) -> Mapping[str, Any]:
-        source = int(self.source[place])
-        table, at = (self.kept, source) if source < len(self.kept) else (self.ready, source - len(self.kept))
-        (row,) = table.select(self.names[:-1]).slice(at, 1).to_pylist()
-        found: Mapping[str, Any] = row
-        return found
+    def _python_rows(self, is_moved: Flags) -> PythonRows:
+        """The rows of the keys of which an attempt has moved, as far as attempts have seen them."""
+        ends = self.rows.key_ends[self.attempts.first]
+        of = chosen(self.attempts, np.isin(ends, ends[is_moved]))
+        lengths = np.where(of.outcome == Outcome.UNDECIDED, of.at - of.first, of.length)
+        asked = covered(of.first, lengths, len(self.source))
+        return PythonRows(self._both().select(self.names[:-1]), self.source, asked)
 
-    def _told(self, settled: Settled) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    def _told(self, settled: Settled, look: Look) -> tuple[dict[str, pa.Table], dict[str, int]]:
         logic = self.logic
-        told = [
-            Told(
-                outcome=Outcome(int(self.attempts.outcome[number])),
-                bits=tuple(bit for bit, _ in walked.taken),
-                places=tuple(int(self.attempts.first[number]) + place for _, place in walked.taken),
-            )
-            for number, walked in settled.given
-        ]
-        results = [each for each in told if each.outcome is not Outcome.CUT_OFF]
-        cut_off = [each for each in told if each.outcome is Outcome.CUT_OFF]
-        outputs = {RESULTS: self._table(results)}
+        told = {Outcome.MATCHED, Outcome.TIMED_OUT} if logic.tells_timed_out else {Outcome.MATCHED}
+        results = [each for each in settled.given if each[1] in told]
+        cut_off = [each for each in settled.given if each[1] is Outcome.CUT_OFF]
+        outputs = {RESULTS: self._table(_evidence(results, self.attempts, look))}
         if cut_off and not isinstance(logic.cut_off, Drop):
-            outputs[CUT_OFF] = self._table(cut_off)
-        counts = {
-            "matches": sum(each.outcome is Outcome.MATCHED for each in told),
-            "timed_out": sum(each.outcome is Outcome.TIMED_OUT for each in told),
-            "cut_off": len(cut_off),
-        }
+            outputs[CUT_OFF] = self._table(_evidence(cut_off, self.attempts, look))
+        matches = sum(outcome is Outcome.MATCHED for _, outcome in results)
+        counts = {"matches": matches, "timed_out": len(results) - matches, "cut_off": len(cut_off)}
         return outputs, {name: count for name, count in counts.items() if count}
 
     def _table(self, told: list[Told]) -> pa.Table:
@@ -315,8 +288,14 @@ class _Search:
         )
 
     def _rows(self, places: Indices) -> pa.Table:
-        both = pa.concat_tables([self.kept.select(self.names), self.ready.select(self.names)])
-        return both.take(pa.array(self.source[places]))
+        return self._both().take(pa.array(self.source[places]))
+
+    def _both(self) -> pa.Table:
+        """The rows of both tables, in one piece, so that taking some of them costs nothing for the others."""
+        if self.stacked is None:
+            both = [self.kept.select(self.names), self.ready.select(self.names)]
+            self.stacked = pa.concat_tables(both).combine_chunks()
+        return self.stacked
 
     def _still_kept(self, attempts: Attempts) -> pa.Table:
         """The rows from the first attempt of each key on."""
@@ -341,6 +320,18 @@ class _Search:
         rows = self._rows(places)
         columns = [*rows.columns, *(column.cast(each.type) for column, each in zip(own, _KEPT, strict=True))]
         return pa.Table.from_arrays(columns, schema=pa.schema([*rows.schema, *_KEPT])).combine_chunks()
+
+
+def _evidence(given: list[tuple[int, Outcome]], attempts: Attempts, look: Look) -> list[Told]:
+    first = attempts.first.tolist()
+    return [
+        Told(
+            outcome=outcome,
+            bits=tuple(bit for bit, _ in taken),
+            places=tuple(first[number] + place for _, place in taken),
+        )
+        for (number, outcome), taken in zip(given, look.taken([each for each, _ in given]), strict=True)
+    ]
 
 
 def _fitted(kept: pa.Table | None, schema: pa.Schema) -> pa.Table:

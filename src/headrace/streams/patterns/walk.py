@@ -1,9 +1,8 @@
-"""One attempt to match, way by way: which rows were taken by which names, and whether conditions allow it.
+"""One attempt to match whose conditions ask for the match so far, way by way.
 
-Ways are tried in the order in which they are preferred, by backtracking. Where conditions depend on nothing
-but the row, no instruction is tried twice at the same row: a second time would fail as the first did. Where a
-condition asks for the match so far, each way is one of its own, so there may be very many: after `WALK_MAX`
-tries an attempt is given up.
+Ways are tried in the order in which they are preferred, by backtracking. As a condition may ask for any row
+that was taken before, each way is one of its own, so there may be very many: after `WALK_MAX` tries an
+attempt is given up. What a try costs does not depend on how many rows were taken.
 
 The first way that needs a row that is not there yet decides: while more rows can come, the attempt is
 undecided, whatever less preferred ways there are.
@@ -18,10 +17,10 @@ from typing import Final
 
 from headrace.streams.keyed.calling import failure
 from headrace.streams.patterns.program import Code, Instruction, Program
-from headrace.streams.patterns.so_far import Condition, MatchSoFar, Row
+from headrace.streams.patterns.so_far import Condition, Link, MatchSoFar, Row
 
 WALK_MAX: Final = 100_000
-"""How many instructions are tried in an attempt whose conditions ask for the match so far."""
+"""How many instructions are tried in an attempt."""
 
 
 class Outcome(IntEnum):
@@ -38,10 +37,8 @@ class Outcome(IntEnum):
 
 Taken = tuple[tuple[int, int], ...]
 """The rows that were taken: the bit of the name, and the place of the row in the attempt."""
-_Way = tuple["_Way | None", int, int]
-"""The same as it grows: what was taken before, the bit, the place."""
-_Visit = tuple[int, int, "_Way | None"]
-"""An instruction, the place of the row that it is tried at, and the way there."""
+_Visit = tuple[int, int, Link | None]
+"""An instruction, the place of the row that it is tried at, and the last row that was taken before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,32 +62,31 @@ class Conditions:
     key: object
     """Whose rows they are, for errors."""
 
-    def allow(self, bit: int, place: int, way: _Way | None) -> bool:
+    def allow(self, bit: int, place: int, way: Link | None) -> bool:
         """Whether the row may be taken by the name."""
         function = self.functions.get(bit)
         if function is None:
             return True
         row = self.row(place)
-        so_far = MatchSoFar([(self.names[by], self.row(at)) for by, at in _taken(way)])
         try:
-            return bool(function(row, so_far))
+            return bool(function(row, MatchSoFar.up_to(way)))
         except Exception as error:
             raise failure(function, error, key=self.key, given=dict(row)) from error
 
+    def taken(self, bit: int, place: int, way: Link | None) -> Link:
+        """The way with one row more."""
+        return Link(way, bit=bit, place=place, name=self.names[bit], row=self.row(place))
 
-def walk(
-    program: Program, masks: Sequence[int], *, is_closed: bool, conditions: Conditions | None = None
-) -> Walked:
+
+def walk(program: Program, masks: Sequence[int], *, is_closed: bool, conditions: Conditions) -> Walked:
     """Try the ways to match these rows. `is_closed` says that no more of them can come."""
-    count = len(masks)
+    count, tried = len(masks), 0
     waiting: list[_Visit] = [(0, 0, None)]
-    visits = _Visits(are_free=conditions is None)
-    partial: _Way | None = None
+    partial: Link | None = None
     while waiting:
         at, place, way = waiting.pop()
-        if not visits.is_first(at, place):
-            continue
-        if visits.count > WALK_MAX and conditions is not None:
+        tried += 1
+        if tried > WALK_MAX:
             return Walked(Outcome.CUT_OFF, _taken(way or partial) or _alone(masks), count)
         instruction = program.instructions[at]
         if instruction.code in {Code.SPLIT, Code.JUMP}:
@@ -98,32 +94,14 @@ def walk(
         elif instruction.code is Code.MATCH:
             return Walked(Outcome.MATCHED, _taken(way), place)
         elif place == count and not is_closed:
-            return Walked(Outcome.UNDECIDED, _taken(way), place)
+            return Walked(Outcome.UNDECIDED, (), place)
         elif place == count and instruction.code is Code.TAIL:
             return Walked(Outcome.MATCHED, _taken(way), place)
         elif place == count:
             partial = partial or way
         elif _takes(instruction, masks[place], place, way, conditions):
-            waiting.append(_onward(instruction, at, place, way))
+            waiting.append(_onward(instruction, at, place, way, conditions))
     return Walked(Outcome.FAILED if partial is None else Outcome.TIMED_OUT, _taken(partial), count)
-
-
-class _Visits:
-    """Which instructions were tried at which rows, and how often in all."""
-
-    def __init__(self, *, are_free: bool) -> None:
-        self._seen: set[tuple[int, int]] | None = set() if are_free else None
-        self.count = 0
-
-    def is_first(self, at: int, place: int) -> bool:
-        """Note a visit; whether it may find something that an earlier one has not."""
-        self.count += 1
-        if self._seen is None:
-            return True
-        if (at, place) in self._seen:
-            return False
-        self._seen.add((at, place))
-        return True
 
 
 def _targets(instruction: Instruction) -> tuple[int, ...]:
@@ -133,27 +111,27 @@ def _targets(instruction: Instruction) -> tuple[int, ...]:
     return instruction.second, instruction.first
 
 
-def _takes(
-    instruction: Instruction, mask: int, place: int, way: _Way | None, conditions: Conditions | None
-) -> bool:
+def _takes(instruction: Instruction, mask: int, place: int, way: Link | None, conditions: Conditions) -> bool:
     if instruction.code is not Code.STEP:
         return not mask & instruction.first
     bit = instruction.first
-    return bool(mask >> bit & 1) and (conditions is None or conditions.allow(bit, place, way))
+    return bool(mask >> bit & 1) and conditions.allow(bit, place, way)
 
 
-def _onward(instruction: Instruction, at: int, place: int, way: _Way | None) -> _Visit:
+def _onward(
+    instruction: Instruction, at: int, place: int, way: Link | None, conditions: Conditions
+) -> _Visit:
     """Behind a row that was taken."""
     if instruction.code is Code.STEP:
-        return at + 1, place + 1, (way, instruction.first, place)
+        return at + 1, place + 1, conditions.taken(instruction.first, place, way)
     return at if instruction.code is Code.TAIL else at + 1, place + 1, way
 
 
-def _taken(way: _Way | None) -> Taken:
+def _taken(way: Link | None) -> Taken:
     found = []
     while way is not None:
-        way, bit, place = way
-        found.append((bit, place))
+        found.append((way.bit, way.place))
+        way = way.before
     return tuple(reversed(found))
 
 

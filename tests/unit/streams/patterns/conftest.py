@@ -20,7 +20,7 @@ from headrace.streams.patterns.so_far import Condition, MatchSoFar
 from headrace.streams.patterns.syntax import Alternation, Gap, Node, Repeat, Step, parse
 from headrace.streams.patterns.syntax import Sequence as InOrder
 from headrace.streams.time.policies import Bounded
-from headrace.streams.windows.late import side_output
+from headrace.streams.windows.late import Drop, SideOutput, side_output
 
 SECOND_US = 1_000_000
 NAMES = ("a", "b", "c")
@@ -64,6 +64,7 @@ class Search:
     limit: int = 1_000
     is_by_arrival: bool = False
     timed_out: bool = False
+    cut_off: Drop | SideOutput = field(default_factory=lambda: side_output("cut-off"))
     functions: Mapping[str, Condition] = field(default_factory=dict)
 
     def logic(self) -> PatternMatches:
@@ -83,7 +84,7 @@ class Search:
             skips_others=self.contiguity == "relaxed",
             tells_timed_out=self.timed_out,
             late=side_output("late"),
-            cut_off=side_output("cut-off"),
+            cut_off=self.cut_off,
         )
 
 
@@ -96,6 +97,10 @@ class Run:
     late_ids: set[int] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     state: dict[str, pa.Table] = field(default_factory=dict)
+
+    def arrivals(self, rows: Iterable[Row]) -> Arrivals:
+        """Rows as a bucket gets them."""
+        return _arrivals(list(rows), is_end=False)
 
     def step(self, rows: Iterable[Row] = (), *, is_end: bool = False) -> list[Found]:
         """Step a micro-batch, as a new process would: what it finds. Doing it again must find the same."""
