@@ -40,4 +40,4 @@ def test_in_batch_the_last_version_of_each_result_is_given_unless_it_is_withdraw
 )
 def test_columns_that_do_not_fit_are_named(versions: DataFrame, wrong: dict[str, str], says: str) -> None:
     with pytest.raises(PipelineError, match=says):
-        hr.corrected(versions, **{"key": "id", "order_by": "version", **wrong})  # type: ignore[arg-type]
+        hr.corrected(versions, **{"key": "id", "order_by": "version", **wrong})

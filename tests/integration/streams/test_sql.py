@@ -222,7 +222,7 @@ def test_a_view_of_windows_gives_each_once_and_keeps_late_rows(
 def test_views_of_a_table_follow_its_changes(spark: SparkSession, view: Callable[[str, str], View]) -> None:
     cheap = view("cheap", "SELECT p.pid, upper(p.name) AS name FROM products p WHERE price < 4")
     names = view("names", "SELECT p.name, count(*) AS n, max(price) AS top FROM products p GROUP BY p.name")
-    changed = [
+    changed: list[dict[str, Any]] = [
         {"pid": 1, "name": "tea", "price": 2},
         {"pid": 2, "name": "tea", "price": 7},
         {"pid": 3, "name": "oil", "price": 1},

@@ -103,7 +103,7 @@ def test_event_time_advances_without_a_row_that_the_pipeline_sees(headrace_pipel
 
 
 def test_event_time_advances_in_all_partitions_for_windows_of_our_own(headrace_pipeline: Any) -> None:
-    keyed = replace(readings, key="sensor")
+    keyed = replace(readings, key=("sensor",))
     script = headrace_pipeline(counts)
     both = [{"sensor": sensor, "count": 2, "at": moment(5)} for sensor in ("s", "t", "u", "v")]
     script.add(keyed, *both).expect()

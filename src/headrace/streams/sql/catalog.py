@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from headrace.config import StreamsConfig
 from headrace.errors import SqlError
 from headrace.streams.admin import Cluster
-from headrace.streams.sql.definitions import Table, View, dead_letters_table, is_dead_letters
+from headrace.streams.sql.definitions import Table, View, dead_letters_table, is_dead_letters, key_columns
 from headrace.streams.sql.infer import infer
 from headrace.streams.sql.sample import sample
 from headrace.streams.sql.sentences import near
@@ -147,6 +147,6 @@ def table_of_view(view: View) -> Table | None:
         name=view.name,
         schema=view.columns,
         format="upsert" if shape.is_keyed else "json",
-        key=shape.record_key or view.key,
+        key=key_columns(shape.record_key or view.key),
     )
     return Table(name=view.name, topic=topic, origin="CREATE VIEW")

@@ -88,7 +88,7 @@ def table_of(statement: CreateTable) -> Table:
             name=name,
             schema=statement.columns,
             format=cast("Format", of),
-            key=options.get("key"),
+            key=key_columns(options.get("key")),
             event_time=options.get("event_time"),
             watermark=from_json(watermark or "") if is_policy else watermark,
             max_ahead=options.get("max_ahead"),
@@ -98,13 +98,18 @@ def table_of(statement: CreateTable) -> Table:
     return Table(name=statement.name, topic=topic)
 
 
+def key_columns(text: str | None) -> tuple[str, ...]:
+    """The columns that an option names, parted by commas."""
+    return tuple(name.strip() for name in text.split(",")) if text is not None else ()
+
+
 def table_text(table: Table) -> str:
     """The statement that describes the table."""
     topic = table.topic
     options: dict[str, str | None] = {
         "topic": topic.name,
         "format": table.format,
-        "key": topic.key,
+        "key": ", ".join(topic.key) or None,
         "event_time": topic.event_time,
         "watermark": _watermark_text(topic),
         "max_ahead": topic.max_ahead,

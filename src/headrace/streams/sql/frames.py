@@ -62,12 +62,12 @@ def _last_rows(made: DataFrame, topic: Topic) -> DataFrame:
     What `hr.changes` gives, without its Python processes: a record is all that there is to know of a row. The
     last record of a partition is that with the highest offset; of several partitions, the youngest counts.
     """
-    place, key = F.col(METADATA_COLUMN), name_text(topic.key or "")
-    last = made.groupBy(key, place["partition"]).agg(
+    place, keys = F.col(METADATA_COLUMN), [name_text(name) for name in topic.key]
+    last = made.groupBy(*keys, place["partition"]).agg(
         F.max_by(F.struct("*"), place["offset"]).alias("_row"),
         F.max_by(place["timestamp"], place["offset"]).alias("_at"),
     )
-    youngest = last.groupBy(key).agg(F.max_by("_row", "_at").alias("_row")).select("_row.*")
+    youngest = last.groupBy(*keys).agg(F.max_by("_row", "_at").alias("_row")).select("_row.*")
     is_there = F.col(CHANGE_COLUMN)["kind"] != DELETE
     return youngest.where(is_there).drop(CHANGE_COLUMN, METADATA_COLUMN)
 

@@ -120,8 +120,7 @@ def _of_table(view: View, clauses: Clauses | None) -> Shape:
         )
     if not clauses.groups:
         own = view.tables[0].topic.key
-        assert own is not None, "a topic of changes has a key"
-        return Shape(kind="table rows", key=(own,), clauses=clauses)
+        return Shape(kind="table rows", key=own, clauses=clauses)
     if any(_window(item, clauses) is not None for item in clauses.groups):
         raise SqlError(
             f"view {view.name} takes windows of a table's changes, which have no time of their own: group by "

@@ -12,6 +12,7 @@ from headrace.errors import SqlError
 from headrace.streams.aggregate import aggregate
 from headrace.streams.changelog.zset import CHANGED_AT, WEIGHT
 from headrace.streams.changes import changes, upserts
+from headrace.streams.plans.results import IDENTITY_KEY
 from headrace.streams.sinks.records import JSON_OPTIONS
 from headrace.streams.sql.analysis import analyse_on, can_stream, operators_of
 from headrace.streams.sql.clauses import Clauses, WindowCall, window_call
@@ -48,9 +49,19 @@ def view_rows(view: View, frames: Frames) -> DataFrame:
     made = _MAKERS[shape.kind](view, shape, tables)
     _check_key(view, shape, made)
     if len(shape.key) > 1:
-        key = F.to_json(F.struct(*map(name_text, shape.key)), JSON_OPTIONS)
-        made = made.withColumn(KEY_COLUMN, key)
+        made = _by_one_key(made, shape)
     return made.drop(METADATA_COLUMN)
+
+
+def _by_one_key(made: DataFrame, shape: Shape) -> DataFrame:
+    """The rows with a key of one column, by which they are then told apart: a group's columns may be null."""
+    key = F.to_json(F.struct(*map(name_text, shape.key)), JSON_OPTIONS)
+    is_noted = any(IDENTITY_KEY in made.schema[name].metadata for name in shape.key)
+    for name in shape.key:
+        notes = {note: told for note, told in made.schema[name].metadata.items() if note != IDENTITY_KEY}
+        made = made.withMetadata(name, notes)
+    made = made.withColumn(KEY_COLUMN, key)
+    return made.withMetadata(KEY_COLUMN, {IDENTITY_KEY: 1}) if is_noted else made
 
 
 def _rows(view: View, _shape: Shape, tables: Frames) -> DataFrame:

@@ -91,7 +91,7 @@ def test_how_many_updates_of_a_history_there_are_can_not_be_computed_a_second_ti
 
 
 def test_what_corrects_itself_is_compared_by_the_last_version_that_holds(maker: Any) -> None:
-    marks = {
+    marks: dict[str, dict[str, Any]] = {
         "id": {IDENTITY_KEY: 1, CORRECTED_KEY: True},
         "holds": {REMOVED_KEY: "false"},
         "sent_at": {TOLD_BESIDE_KEY: True},

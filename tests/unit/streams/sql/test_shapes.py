@@ -18,7 +18,7 @@ ORDERS = Table(
     ),
 )
 PRODUCTS = Table(
-    name="products", topic=Topic(name="products", format="upsert", key="id", schema="id string, price int")
+    name="products", topic=Topic(name="products", format="upsert", key=("id",), schema="id string, price int")
 )
 
 
@@ -85,7 +85,7 @@ def test_what_would_not_stay_right_is_refused_with_what_to_do(made: View, told: 
 
 def test_a_view_is_a_pipeline_of_its_name_into_a_topic_of_its_name() -> None:
     pipeline = pipeline_of(view("select city, count(*) n from orders group by city"))
-    assert (pipeline.name, pipeline.outputs) == ("v", (Topic(name="v", key="city"),))
+    assert (pipeline.name, pipeline.outputs) == ("v", (Topic(name="v", key=("city",)),))
     assert list(pipeline.sources().values()) == [ORDERS.topic]
 
 
@@ -94,5 +94,5 @@ def test_others_read_the_current_rows_of_a_view_by_key_and_the_rows_of_others() 
     by_row = table_of_view(view("select id from orders"))
     assert by_key is not None
     assert by_row is not None
-    assert (by_key.topic.format, by_key.topic.key) == ("upsert", "id")
-    assert (by_row.topic.format, by_row.topic.key) == ("json", None)
+    assert (by_key.topic.format, by_key.topic.key) == ("upsert", ("id",))
+    assert (by_row.topic.format, by_row.topic.key) == ("json", ())
