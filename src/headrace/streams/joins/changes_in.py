@@ -12,6 +12,7 @@ from headrace.streams.buckets.logic import RESULTS, Arrivals
 from headrace.streams.changelog.current import KIND, TRUNCATE, UPSERT
 from headrace.streams.changelog.unsent import fill_unsent, has_unsent
 from headrace.streams.changelog.upserts import DELETE, Upserts
+from headrace.streams.changelog.zset import HASH as CHANGE_HASH
 from headrace.streams.changelog.zset import WEIGHT, relaxed, row_codes, with_column
 from headrace.streams.joins.sides import HASH, TIME
 from headrace.streams.joins.versions import GONE, Changes, VersionedTable
@@ -61,8 +62,8 @@ class ChangesIn:
 
     def _weights(self, rows: pa.Table) -> None:
         """A changelog: what it says of each key in the end."""
-        changed = Arrivals(rows=rows.select([*self.columns, WEIGHT]))
-        net = Upserts(key=self.by).step({}, changed).outputs.get(RESULTS)
+        changed = with_column(rows.select([*self.columns, WEIGHT]), CHANGE_HASH, in_one_piece(rows[HASH]))
+        net = Upserts(key=self.by).step({}, Arrivals(rows=changed)).outputs.get(RESULTS)
         if net is None:
             return
         net_codes, codes = row_codes([net, rows], self.by)

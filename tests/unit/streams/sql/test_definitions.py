@@ -38,7 +38,7 @@ TOPICS = st.one_of(
         name=NAMES,
         schema=st.just("id string"),
         format=st.sampled_from(["upsert", "debezium"]),
-        key=st.just("id"),
+        key=st.just(("id",)),
     ),
     st.builds(Topic, name=NAMES, format=st.sampled_from(["text", "bytes"])),
 )
