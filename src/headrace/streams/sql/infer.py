@@ -99,9 +99,10 @@ def _plain_kind(value: Any) -> str:
 
 
 def _merged(one: Kind, other: Kind) -> Kind:
-    if one is None or one == other:
+    if one is None:
         return other
-    if other is None:
+    if other is None or one == other:
+        # Objects with the same fields in another order are equal: the order of the first counts.
         return one
     if isinstance(one, tuple) and isinstance(other, tuple):
         return (_merged(one[0], other[0]),)
