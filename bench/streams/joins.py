@@ -7,7 +7,7 @@
 Events are JSON in topics of four partitions of a broker process (durability sync), and results are written to
 another topic, exactly once.
 
-- Interval: as many impressions as clicks, 1,000 events a second; a quarter of the clicks find an impression of
+- Interval: as many impressions as clicks, 1,000 events a second; a quarter of clicks find an impression of
   the same advertisement from less than a minute before. Ten times the state is an interval of ten minutes.
 - As of: orders, each with the product as it was when it was ordered. The table has 2 million rows, each with
   one version, and 1 in 1,000 orders is followed by a new price. A tenth of the state is a table of 200,000.
