@@ -22,6 +22,8 @@ TABLE_ROWS_MAX: Final = 1_000
 """How many rows a table on a terminal has at most where no limit is given."""
 LIVE_ROWS_MAX: Final = 20
 """The same for a table that changes."""
+KEYS_MAX: Final = 100_000
+"""Of how many keys a live table remembers the rows."""
 
 
 class _Number(str):
@@ -125,7 +127,10 @@ class LiveTable:
     is_whole: bool = False
     """Whether each batch is all that there is."""
     limit: int = LIVE_ROWS_MAX
+    keys_max: int = KEYS_MAX
     count: int = 0
+    is_forgetful: bool = False
+    """Whether there were more keys than are remembered."""
     _last: deque[Mapping[str, Any]] = field(default_factory=deque)
     _by_key: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _live: Live | None = None
@@ -156,6 +161,9 @@ class LiveTable:
             self._by_key.pop(key, None)
             if not row.get("_delete"):
                 self._by_key[key] = row
+            if len(self._by_key) > self.keys_max:
+                self._by_key.pop(next(iter(self._by_key)))
+                self.is_forgetful = True
             return
         if self.is_whole and len(self._last) == self.limit:
             return
@@ -174,7 +182,8 @@ class LiveTable:
         total, shown = len(self._by_key) if self.key else self.count, len(self.rows)
         which = "first" if self.is_whole else "last"
         cut = f", the {which} {shown:,} are shown" if total > shown else ""
-        return f"{total:,} row{'' if total == 1 else 's'}{cut}; Ctrl-C ends"
+        at_least = "more than " if self.is_forgetful else ""
+        return f"{at_least}{total:,} row{'' if total == 1 else 's'}{cut}; Ctrl-C ends"
 
     def _render(self) -> Table:
         table = make_table([name for name in self.columns if name != "_delete"], self.rows)

@@ -75,6 +75,13 @@ def test_a_live_table_by_key_replaces_rows_and_drops_those_that_are_gone() -> No
     assert [row["id"] for row in table.rows] == [1]
 
 
+def test_a_live_table_by_key_says_when_it_has_forgotten_rows() -> None:
+    table = LiveTable(columns=["id"], key=("id",), keys_max=2)
+    table.take(['{"id":1}', '{"id":2}', '{"id":3}'])
+    assert [row["id"] for row in table.rows] == [2, 3]
+    assert table.caption == "more than 2 rows; Ctrl-C ends"
+
+
 @pytest.mark.parametrize(
     ("value", "text"), [(None, ""), (True, "true"), ("x", "x"), (5, "5"), ({"a": ["ö"]}, '{"a": ["ö"]}')]
 )
