@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from random import Random
 from typing import Any
 
@@ -195,10 +196,10 @@ def as_json(rows: DataFrame) -> list[str]:
 
 
 def test_in_real_time_matches_are_those_of_a_batch_in_the_order_of_the_log(
-    headrace_spark: SparkSession, start: Any, kafka: Any
+    spark: SparkSession, start: Any, kafka: Any
 ) -> None:
     rows = paid(150)
-    expected = as_json(tried(hr.static(headrace_spark, payments, rows)))
+    expected = as_json(tried(hr.static(spark, payments, rows)))
     assert len(expected) > 20
     start(tried, realtime=True)
     kafka.produce(
@@ -221,7 +222,7 @@ def test_what_is_found_in_a_history_is_what_is_found_otherwise(
     for each in asked:
         whole = {**SEARCHED, **each}
         # As a stream would be searched.
-        monkeypatch.setattr("headrace.streams.match.is_for_history", lambda _rows: True)
+        monkeypatch.setattr(import_module("headrace.streams.match"), "is_for_history", lambda _rows: True)
         in_history = as_json(hr.match(rows, **whole))
         monkeypatch.undo()
         assert in_history == as_json(hr.match(rows, **whole))
