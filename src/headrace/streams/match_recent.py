@@ -98,7 +98,7 @@ def match_recent(rows: DataFrame, search: RecentSearch) -> DataFrame:
         *search.by,
         F.struct(*own).alias(_ROW),
         search.mask.alias(_MASK),
-        F.unix_micros(F.col(search.time).cast("timestamp")).alias(_TIME_US),
+        _time_us(search.time).alias(_TIME_US),
         place.alias(_PLACE),
     )
     histories = recent(lean, by=search.by, order_by=_PLACE, limit=search.longest)
@@ -113,6 +113,13 @@ def match_recent(rows: DataFrame, search: RecentSearch) -> DataFrame:
         F.lit(OUTCOME_NAMES[Outcome.MATCHED]).alias("outcome"),
         "evidence",
     )
+
+
+def _time_us(time: str) -> Column:
+    """When a row was. That each has a time is known of topics, and not of all that may be put together."""
+    told = f"{_TITLE}: a row has no {time}, which real-time mode needs of each: filter such rows out"
+    time_us = F.unix_micros(F.col(time).cast("timestamp"))
+    return F.when(F.col(time).isNull(), F.raise_error(F.lit(told)).cast("bigint")).otherwise(time_us)
 
 
 def _matches(search: RecentSearch) -> Column:
