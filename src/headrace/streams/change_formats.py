@@ -209,7 +209,9 @@ class _Event:
     def cause(self) -> str:
         """In words."""
         key = " and ".join(self.key)
-        return f"no change event of the table: op is c, u or r with {key} in after, d with {key} in before, or t"
+        return (
+            f"no change event of the table: op is c, u or r with {key} in after, d with {key} in before, or t"
+        )
 
     def _has_key(self, row: Column) -> Column:
         return _is_whole({name: row[name] for name in self.key})

@@ -16,8 +16,8 @@ All versions of a micro-batch become one change of each key. A truncation emptie
 known, and of what came before it from the same partition, or from one with a lower name: where the order
 matters, and it does, a topic with truncations has one partition.
 
-A column that was not sent, because it is large and has not changed, holds the value `unavailable`: it keeps
-the value that is known. Where none is known it is NULL, and counted.
+A column that was not sent, because it is large and has not changed, keeps the value that is known (see
+unavailable.py).
 
 State: `rows`, the current rows.
 """
@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step, Tables
 from headrace.streams.changelog.slots import SlottedTables, hashes_of
-from headrace.streams.changelog.unsent import UNAVAILABLE, fill_unsent
+from headrace.streams.changelog.unavailable import filled
 from headrace.streams.changelog.zset import (
     CHANGED_AT,
     HASH,
@@ -74,7 +74,6 @@ class CurrentRows:
     """Steps a table that is kept current."""
 
     key: tuple[str, ...]
-    unavailable: str | None = UNAVAILABLE
 
     def output_schemas(self, rows: pa.Schema) -> Mapping[str, pa.Schema]:
         changed_at = pa.field(CHANGED_AT, rows.field(CHANGED_AT).type)
@@ -90,7 +89,8 @@ class CurrentRows:
         opened = SlottedTables.open(state, {ROWS: schema}, hashes_of(rows), everything=is_truncated)
         kept = opened.kept[ROWS].combine_chunks()
         known = kept.slice(0, 0) if is_truncated else kept
-        rows, unknown_count = self._filled(rows.combine_chunks(), known)
+        kinds: list[str] = rows[KIND].to_pylist()
+        rows, unknown_count = filled(rows, known, key=self.key, names=schema.names, kinds=kinds)
         last = rows.take(pa.array(self._last(rows)))
         is_there = np.asarray(pc.equal(in_one_piece(last[KIND]), UPSERT)).astype(bool)
         added = last.filter(pa.array(is_there)).select(kept.schema.names)
@@ -134,19 +134,6 @@ class CurrentRows:
         count = int(max(gone_codes.max(initial=-1), codes.max(initial=-1))) + 1
         times = newest_times(last[CHANGED_AT], codes, count).take(pa.array(gone_codes))
         return times if truncated_at is None else pc.fill_null(times, truncated_at)
-
-    def _filled(self, rows: pa.Table, kept: pa.Table) -> tuple[pa.Table, int]:
-        """The versions with the values that were not sent, and how many are not known."""
-        if self.unavailable is None:
-            return rows, 0
-        return fill_unsent(
-            rows,
-            kept,
-            key=self.key,
-            names=table_schema(rows.schema).names,
-            is_upsert=pc.equal(rows[KIND], UPSERT).to_pylist(),
-            mark=self.unavailable,
-        )
 
 
 def check_deletes(rows: pa.Table, key: Sequence[str]) -> None:

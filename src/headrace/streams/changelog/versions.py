@@ -14,16 +14,20 @@ All versions count, however they are cut into micro-batches. One that says what 
 several at one moment, as of one transaction, the last holds. Time does not go back: a version that claims to
 be older than the one before it begins when that one did, and takes its place.
 
+Versions are told by their places among the rows, and moved by Arrow: what is in them is not looked at.
+
 State: `rows`, the current versions, with `valid_from`. Pure: no Spark, no I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step, Tables
 from headrace.streams.changelog.current import (
@@ -36,16 +40,15 @@ from headrace.streams.changelog.current import (
     table_schema,
 )
 from headrace.streams.changelog.slots import SlottedTables, hashes_of
-from headrace.streams.changelog.unsent import UNAVAILABLE
-from headrace.streams.changelog.zset import CHANGED_AT, HASH, relaxed, row_codes, without
+from headrace.streams.changelog.unavailable import filled
+from headrace.streams.changelog.zset import CHANGED_AT, HASH, relaxed, row_codes, with_column, without
 from headrace.streams.topic import METADATA_COLUMN
-from headrace.streams.windows.runs import stacked
+from headrace.streams.windows.exact import in_one_piece
+from headrace.streams.windows.runs import Flags, Indices, stacked
 
 VALID_FROM: Final = "valid_from"
 VALID_TO: Final = "valid_to"
 DELETED: Final = "_delete"
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,6 @@ class TableVersions:
     """Steps the history of a table."""
 
     key: tuple[str, ...]
-    unavailable: str | None = UNAVAILABLE
 
     def output_schemas(self, rows: pa.Schema) -> Mapping[str, pa.Schema]:
         time = rows.field(CHANGED_AT).type
@@ -65,88 +67,118 @@ class TableVersions:
         if not rows.num_rows:
             return Step(state={})
         check_deletes(rows, self.key)
-        schema = table_schema(rows.schema)
-        kept_schema = schema.append(pa.field(VALID_FROM, rows.schema.field(CHANGED_AT).type))
-        kinds = rows[KIND].to_pylist()
-        opened = SlottedTables.open(state, {ROWS: kept_schema}, hashes_of(rows), everything=TRUNCATE in kinds)
-        kept = opened.kept[ROWS]
-        kept_codes, codes = (each.tolist() for each in row_codes([kept, rows], self.key))
-        versions = _Versions(
-            names=tuple(schema.names),
-            unavailable=self.unavailable,
-            current=dict(zip(kept_codes, kept.to_pylist(), strict=True)),
+        names = table_schema(rows.schema).names
+        time = pa.field(VALID_FROM, rows.schema.field(CHANGED_AT).type)
+        kinds: list[str] = rows[KIND].to_pylist()
+        opened = SlottedTables.open(
+            state,
+            {ROWS: table_schema(rows.schema).append(time)},
+            hashes_of(rows),
+            everything=TRUNCATE in kinds,
         )
-        for kind, code, row in zip(kinds, codes, rows.to_pylist(), strict=True):
-            versions.take(kind, code, row)
-        results = pa.Table.from_pylist(
-            list(versions.changed.values()), self.output_schemas(rows.schema)[RESULTS]
-        )
-        after = pa.Table.from_pylist(list(versions.current.values()), kept.schema)
+        kept = opened.kept[ROWS].combine_chunks()
+        rows, unknown_count = filled(rows, kept, key=self.key, names=names, kinds=kinds)
+        versions, is_touched = self._taken(kept, rows, names, kinds)
+        both = stacked([kept.select([*names, HASH]), rows.select([*names, HASH])]).combine_chunks()
+        touched = versions.current_rows(both, time.type).select(kept.schema.names)
+        after = stacked([kept.filter(pa.array(~is_touched)), touched])
         return Step(
-            state=opened.close({ROWS: stacked([after]) if versions.changed else kept}),
-            outputs={RESULTS: results},
-            counts={"unavailable": versions.unknown_count} if versions.unknown_count else {},
+            state=opened.close({ROWS: after if versions.written else opened.kept[ROWS]}),
+            outputs={RESULTS: versions.results(both.select(names), time.type)},
+            counts={"unavailable": unknown_count} if unknown_count else {},
         )
+
+    def _taken(
+        self, kept: pa.Table, rows: pa.Table, names: list[str], kinds: list[str]
+    ) -> tuple[_Versions, Flags]:
+        """The versions after these rows were taken in, and which of the kept ones they are about."""
+        kept_codes, codes = row_codes([kept, rows], self.key)
+        kept_contents, contents = row_codes([kept, rows], names)
+        is_touched = np.isin(kept_codes, codes) | (TRUNCATE in kinds)
+        places = np.flatnonzero(is_touched)
+        columns = (kept_codes[places], places, _whole(kept[VALID_FROM])[places], kept_contents[places])
+        versions = _Versions(
+            current={
+                code: _Version(place=place, came=came, content=content)
+                for code, place, came, content in zip(*(each.tolist() for each in columns), strict=True)
+            }
+        )
+        told = zip(kinds, codes.tolist(), _whole(rows[CHANGED_AT]).tolist(), contents.tolist(), strict=True)
+        for place, (kind, code, at, content) in enumerate(told, start=kept.num_rows):
+            if kind == UPSERT:
+                versions.upsert(code, _Version(place=place, came=at, content=content))
+            elif kind == DELETE:
+                versions.end(code, at)
+            else:
+                versions.end_all(at)
+        return versions, is_touched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    place: int
+    """Where its row is."""
+    came: int
+    content: int
+    """A number that rows have in common which are equal in all columns."""
+    ended: int | None = None
+    lasted: bool = True
 
 
 @dataclass(slots=True)
 class _Versions:
     """The versions of the rows that are touched."""
 
-    names: tuple[str, ...]
-    unavailable: str | None
-    current: dict[int, Row]
+    current: dict[int, _Version]
     """By the number of the key."""
-    changed: dict[tuple[int, Any], Row] = field(default_factory=dict)
+    written: dict[tuple[int, int], _Version] = field(default_factory=dict)
     """What is to be written, by the number of the key and when the version came."""
-    unknown_count: int = 0
 
-    def take(self, kind: str, code: int, row: Row) -> None:
-        """Take in what came next."""
-        if kind == UPSERT:
-            self._upsert(code, self._filled(code, row))
-        elif kind == DELETE:
-            self._close(code, row[CHANGED_AT])
-        else:
-            for each in tuple(self.current):
-                self._close(each, row[CHANGED_AT])
-
-    def _upsert(self, code: int, row: Row) -> None:
-        at = row[CHANGED_AT]
+    def upsert(self, code: int, version: _Version) -> None:
+        """Take in what the row of a key is now."""
         before = self.current.get(code)
         if before is not None:
-            if all(_same(before[name], row[name]) for name in self.names):
+            if before.content == version.content:
                 return
-            at = max(at, before[VALID_FROM])
-            if at > before[VALID_FROM]:
-                self._close(code, at)
-        own = {name: row[name] for name in self.names}
-        self.current[code] = {**own, VALID_FROM: at, HASH: row[HASH]}
-        self.changed[code, at] = {**own, VALID_FROM: at, VALID_TO: None, DELETED: False}
+            version = replace(version, came=max(version.came, before.came))
+            if version.came > before.came:
+                self.end(code, version.came)
+        self.current[code] = self.written[code, version.came] = version
 
-    def _close(self, code: int, at: Any) -> None:
+    def end(self, code: int, at: int) -> None:
+        """The row of a key is gone."""
         before = self.current.pop(code, None)
-        if before is None:
-            return
-        came = before[VALID_FROM]
-        own = {name: before[name] for name in self.names}
-        ended = {VALID_TO: max(at, came), DELETED: at <= came}
-        self.changed[code, came] = {**own, VALID_FROM: came, **ended}
+        if before is not None:
+            ended = replace(before, ended=max(at, before.came), lasted=at > before.came)
+            self.written[code, before.came] = ended
 
-    def _filled(self, code: int, row: Row) -> Row:
-        """The row with the values that were not sent."""
-        marks = {self.unavailable, (self.unavailable or "").encode()}
-        missing = (
-            [name for name in self.names if isinstance(row[name], str | bytes) and row[name] in marks]
-            if self.unavailable
-            else []
-        )
-        if not missing:
-            return row
-        before = self.current.get(code)
-        self.unknown_count += len(missing) if before is None else 0
-        return {**row, **{name: None if before is None else before[name] for name in missing}}
+    def end_all(self, at: int) -> None:
+        """All rows are gone."""
+        for each in tuple(self.current):
+            self.end(each, at)
+
+    def current_rows(self, rows: pa.Table, time: pa.DataType) -> pa.Table:
+        """Those that are current, of all rows."""
+        found = self.current.values()
+        came = pa.array([each.came for each in found], pa.int64()).cast(time)
+        return with_column(rows.take(_places(each.place for each in found)), VALID_FROM, came)
+
+    def results(self, rows: pa.Table, time: pa.DataType) -> pa.Table:
+        """What is to be written, of all rows."""
+        found = self.written.values()
+        made = rows.take(_places(each.place for each in found))
+        for name, times in (
+            (VALID_FROM, [each.came for each in found]),
+            (VALID_TO, [each.ended for each in found]),
+        ):
+            made = with_column(made, name, pa.array(times, pa.int64()).cast(time))
+        return with_column(made, DELETED, pa.array([not each.lasted for each in found], pa.bool_()))
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - only NaN is not itself
+def _places(places: Iterable[int]) -> pa.Array:
+    return pa.array(list(places), pa.int64())
+
+
+def _whole(times: pa.ChunkedArray) -> Indices:
+    """Times as whole numbers, which reach beyond the year 9999."""
+    return np.asarray(pc.fill_null(in_one_piece(times).cast(pa.int64()), 0))

@@ -100,8 +100,23 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Lists and maps as texts that are equal where they are."""
     if not _has_list(column.type):
         return column
-    texts = [None if each is None else repr(each) for each in column.to_pylist()]
+    texts = [None if each is None else repr(each) for each in column.cast(_numeric(column.type)).to_pylist()]
     return pa.chunked_array([pa.array(texts, pa.string())])
+
+
+def _numeric(kind: pa.DataType) -> pa.DataType:
+    """The type with whole numbers for times: Python's own don't reach beyond the year 9999."""
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        return pa.int32()
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return pa.int64()
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field(kind.value_field.name, _numeric(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_numeric(kind.key_type), _numeric(kind.item_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _numeric(each.type)) for each in kind])
+    return kind
 
 
 def _has_list(kind: pa.DataType) -> bool:

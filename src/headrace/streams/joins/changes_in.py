@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.streams.buckets.logic import RESULTS, Arrivals
 from headrace.streams.changelog.current import KIND, TRUNCATE, UPSERT
-from headrace.streams.changelog.unsent import fill_unsent, has_unsent
+from headrace.streams.changelog.unavailable import filled, is_marked
 from headrace.streams.changelog.upserts import DELETE, Upserts
 from headrace.streams.changelog.zset import HASH as CHANGE_HASH
 from headrace.streams.changelog.zset import WEIGHT, relaxed, row_codes, with_column
@@ -58,7 +58,7 @@ class ChangesIn:
         if not rows.num_rows:
             return
         is_there = np.asarray(pc.equal(in_one_piece(rows[KIND]), UPSERT)).astype(bool)
-        self._apply(self._filled(rows, is_there), is_there, at_us)
+        self._apply(self._filled(rows), is_there, at_us)
 
     def _weights(self, rows: pa.Table) -> None:
         """A changelog: what it says of each key in the end."""
@@ -78,15 +78,17 @@ class ChangesIn:
         self.table.apply(Changes(rows=own, hashes=hashes, times_us=at_us))
         self.hashes = np.concatenate([self.hashes, hashes[is_there]])
 
-    def _filled(self, rows: pa.Table, is_there: Flags) -> pa.Table:
+    def _filled(self, rows: pa.Table) -> pa.Table:
         """The versions with the values that were not sent."""
         names = [name for name in self.columns if name not in self.by]
-        asked = np.flatnonzero(has_unsent(rows, names))
+        asked = np.flatnonzero(np.any([is_marked(in_one_piece(rows[name])) for name in names], axis=0))
         if not len(asked):
             return rows
         keys = rows.take(pa.array(asked))
         known = self.table.newest(keys, _hashes(keys))
-        rows, unknown_count = fill_unsent(rows, known, key=self.by, names=names, is_upsert=is_there.tolist())
+        rows, unknown_count = filled(
+            rows, known, key=self.by, names=names, kinds=in_one_piece(rows[KIND]).to_pylist()
+        )
         self.unknown_count += unknown_count
         return rows
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headrace.errors import PipelineError
 from headrace.streams.changelog import slots
 from headrace.streams.changelog.current import CurrentRows
-from headrace.streams.changelog.unsent import UNAVAILABLE
+from headrace.streams.changelog.unavailable import UNAVAILABLE, is_marked
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -137,6 +137,32 @@ def test_a_value_that_was_not_sent_is_kept_or_counted_where_none_is_known(bucket
     assert come["name"] is None
     assert stepped.last is not None
     assert stepped.last.counts == {"unavailable": 1}
+
+
+def test_a_list_that_was_not_sent_is_kept(bucket: Callable[..., Any]) -> None:
+    stepped = bucket(CurrentRows(key=("id",)))
+    stepped.step(table(version("upsert", 1, name="a", tags=["large", "list"])))
+    # It is unknown once, and then known to be so.
+    marked = [version("upsert", id_, name="b", tags=[UNAVAILABLE]) for id_ in (1, 2, 2)]
+    come = [row["tags"] for row in stepped.step(table(*marked)) if row["_weight"] > 0]
+    assert come == [["large", "list"], None]
+    assert stepped.last.counts == {"unavailable": 1}
+
+
+@pytest.mark.parametrize(
+    ("mark", "kind"),
+    [
+        (UNAVAILABLE, pa.string()),
+        (UNAVAILABLE.encode(), pa.binary()),
+        ([UNAVAILABLE], pa.list_(pa.string())),
+        ([UNAVAILABLE.encode()], pa.list_(pa.binary())),
+        (list(UNAVAILABLE.encode()), pa.list_(pa.int32())),
+    ],
+)
+def test_values_that_were_not_sent_are_told_by_their_type(mark: Any, kind: pa.DataType) -> None:
+    others = [[*mark, mark[0]], mark[:0]] if isinstance(mark, list) else [mark[1:]]
+    assert is_marked(pa.array([mark, None, *others], kind)).tolist() == [True, *[False] * (len(others) + 1)]
+    assert not is_marked(pa.array([1.5])).any()
 
 
 def test_a_delete_without_its_key_is_refused(bucket: Callable[..., Any]) -> None:

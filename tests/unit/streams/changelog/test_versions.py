@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
+from headrace.streams.buckets.logic import RESULTS, Arrivals
 from headrace.streams.changelog import slots
-from headrace.streams.changelog.unsent import UNAVAILABLE
+from headrace.streams.changelog.unavailable import UNAVAILABLE
 from headrace.streams.changelog.versions import TableVersions
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -142,6 +143,23 @@ def test_what_lasted_no_time_is_no_version(bucket: Callable[..., Any]) -> None:
     assert shown(stepped.step(table([("upsert", 1, "b", 1)]))) == [("b", 1, None, False)]
     assert shown(stepped.step(table([("upsert", 1, "b", 3)]))) == []
     assert shown(stepped.step(table([("delete", 1, None, 0)]))) == [("b", 1, 1, True)]
+
+
+def test_values_beyond_the_calendar_of_python_are_kept_as_they_are() -> None:
+    far = pa.array([2**57, None], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    day = pa.array([10**7, None], pa.int32()).cast(pa.date32())
+    both = {"at": far, "day": day}
+    nested = {
+        "days": pa.ListArray.from_arrays([0, 1, 2], day),
+        "inner": pa.StructArray.from_arrays([far, pa.ListArray.from_arrays([0, 2, 2], far)], ["at", "all"]),
+    }
+    rows = table([("upsert", 1, "a", 1), ("upsert", 2, "b", 1)])
+    for name, column in {**both, **nested}.items():
+        rows = rows.append_column(name, column)
+    logic = TableVersions(key=("id",))
+    first = logic.step({}, Arrivals(rows=rows))
+    assert first.outputs[RESULTS]["at"].to_numpy()[0] == far.to_numpy(zero_copy_only=False)[0]
+    assert logic.step(first.state, Arrivals(rows=rows)).outputs[RESULTS].num_rows == 0
 
 
 def test_a_delete_without_its_key_is_refused(bucket: Callable[..., Any]) -> None:

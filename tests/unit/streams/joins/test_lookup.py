@@ -16,7 +16,7 @@ from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, SourceProgress, Step
 from headrace.streams.buckets.tables import KeptTables, Owner
 from headrace.streams.changelog.current import KIND
-from headrace.streams.changelog.unsent import UNAVAILABLE
+from headrace.streams.changelog.unavailable import UNAVAILABLE
 from headrace.streams.changelog.zset import WEIGHT
 from headrace.streams.joins.asked import as_of, check_asked, wait
 from headrace.streams.joins.lookup import MISSING, Lookup
