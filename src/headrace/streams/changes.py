@@ -144,12 +144,12 @@ def key_of_topic(rows: DataFrame, title: str, key: str | Sequence[str] | None) -
 def refuse_other_key(
     title: str, key: Sequence[str], of_topic: Sequence[str] | None, columns: Sequence[str]
 ) -> None:
-    """Refuse a key by which the deletes of a topic are not told: they have values for the topic's key only."""
+    """Refuse a key by which a topic's deletes are not told: they have values for the topic's key only."""
     if of_topic is None or set(key) == set(of_topic) or not set(of_topic) <= set(columns):
         return
     raise PipelineError(
-        f"{title}: key is {', '.join(key)}, and the topic is described with {', '.join(of_topic)}, which is all "
-        f"that its deletes tell: describe the topic as hr.topic(..., key={list(key)})"
+        f"{title}: key is {', '.join(key)}, and the topic is described with {', '.join(of_topic)}, which is "
+        f"all that its deletes tell: describe the topic as hr.topic(..., key={list(key)})"
     )
 
 

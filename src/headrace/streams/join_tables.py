@@ -156,8 +156,8 @@ def result_key(
     """What tells the rows of a join apart, of tables with these keys, where these columns are equal.
 
     A table whose key is part of what is joined on has one row at most for each row of the other, which then
-    needs no more than its own key. A full join also has rows of either alone. They are told apart by the NULLs
-    in the key of the other; or, where the tables call the columns of their keys the same, by what they
+    needs no more than its own key. A full join also has rows of either alone. They are told apart by the
+    NULLs in the key of the other; or, where the tables call the columns of their keys the same, by what they
     were joined on, because they don't agree in it.
     """
     both = tuple(dict.fromkeys((*left, *right)))

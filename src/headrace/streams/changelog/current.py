@@ -143,8 +143,8 @@ def check_deletes(rows: pa.Table, key: Sequence[str]) -> None:
         if pc.any(pc.and_(is_delete, pc.is_null(in_one_piece(rows[name])))).as_py():
             raise PipelineError(
                 f"a delete has no value for {name}, which the rows of the table are told apart by "
-                f"({', '.join(key)}): describe the topic with the whole key, hr.topic(..., key={list(key)}), and "
-                "leave its columns as they are"
+                f"({', '.join(key)}): describe the topic with the whole key, hr.topic(..., key={list(key)}), "
+                "and leave its columns as they are"
             )
 
 

@@ -16,9 +16,10 @@ State, divided by the hash of the group:
 | `groups` | the group's columns, `rows`, and what is kept of each count, sum and mean (see running.py) |
 | `values` | the group's columns, those that other aggregates are of, and `_weight`, how often there is such |
 
-A row that goes without having come leaves its group with less than no rows, or with less than none of a value.
-That is kept, so that the row may still come, and counted as `unmatched`; it is what happens when a changelog is
-not read from its beginning. So a group is forgotten only when it has no rows and all its totals are nothing.
+A row that goes without having come leaves its group with less than no rows, or with less than none of a
+value. That is kept, so that the row may still come, and counted as `unmatched`; it is what happens when a
+changelog is not read from its beginning. So a group is forgotten only when it has no rows and all its totals
+are nothing.
 
 Pure: no Spark, no I/O.
 """

@@ -1,7 +1,7 @@
 """Values that a capture has left out, because they are large and have not changed.
 
-In their place Debezium sends a text, `__debezium_unavailable_value`; in that of bytes, its bytes; in that of a
-list of either, a list of one; and in that of a list of whole numbers, the text's bytes. Such a value is the
+In their place Debezium sends a text, `__debezium_unavailable_value`; in that of bytes, its bytes; in that of
+a list of either, a list of one; and in that of a list of whole numbers, the text's bytes. Such a value is the
 one of the version before, of the same key. Where none is known it is NULL, and counted.
 
 Pure: no Spark, no I/O.
@@ -29,8 +29,8 @@ def filled(
 ) -> tuple[pa.Table, int]:
     """The versions with the values that were not sent, and how many are not known.
 
-    `kept` are the current rows before them, `names` the columns of the table, and `kinds` says of each version
-    whether it is an "upsert", a "delete", or the end of all rows before it.
+    `kept` are the current rows before them, `names` the columns of the table, and `kinds` says of each
+    version whether it is an "upsert", a "delete", or the end of all rows before it.
     """
     marked = {name: is_marked(in_one_piece(rows[name])) for name in names}
     columns = [name for name, flags in marked.items() if flags.any()]
@@ -47,7 +47,7 @@ def filled(
 
 
 def _sources(kept_codes: Indices, codes: Indices, kinds: Sequence[str], marked: Flags) -> tuple[Indices, int]:
-    """Where the value of each version is, among those that are kept and the versions; how many are nowhere."""
+    """Where each version's value is, among those that are kept and the versions; how many are nowhere."""
     touched = np.flatnonzero(np.isin(kept_codes, codes))
     known = dict(zip(kept_codes[touched].tolist(), touched.tolist(), strict=True))
     first, unknown_count = len(kept_codes), 0

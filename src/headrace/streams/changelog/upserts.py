@@ -2,8 +2,8 @@
 
 In a micro-batch each key has one row at the end of it, or none: it is written, or the key is deleted, once,
 whatever came between. A key that has more than one row at once is none: that is an error, whether the rows
-came together or not. So it is kept how many rows each key has; what is replaced by another row of the key does
-not change that, and costs nothing.
+came together or not. So it is kept how many rows each key has; what is replaced by another row of the key
+does not change that, and costs nothing.
 
 A row that goes without having come leaves its key with less than no rows. That is kept, so that the row may
 still come, and counted as `unmatched`.

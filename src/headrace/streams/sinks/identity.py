@@ -1,7 +1,7 @@
 """Whether a place is written by what its rows are told apart by.
 
-`hr.upserts` and `hr.history` note with their columns which of them tell results apart, and with `_delete` that
-a result may go. Written by less than that, results would overwrite each other; by more, a row that has
+`hr.upserts` and `hr.history` note with their columns which of them tell results apart, and with `_delete`
+that a result may go. Written by less than that, results would overwrite each other; by more, a row that has
 changed would stay beside what it has become, and a delete, which has values for the key only, would delete
 nothing. A column that has been computed anew has lost its note, so that nothing can be said about it.
 """
@@ -28,6 +28,6 @@ def check_identity(
     if set(told) <= set(key) and (not is_whole or len(told) == len(key)):
         return
     raise PipelineError(
-        f"pipeline {pipeline} returns results that are told apart by {', '.join(told)}, and writes {place} by "
-        f"{', '.join(key) or 'no key'}: describe it with key={list(told)}, or say key=... to hr.upserts"
+        f"pipeline {pipeline} returns results that are told apart by {', '.join(told)}, and writes {place} "
+        f"by {', '.join(key) or 'no key'}: describe it with key={list(told)}, or say key=... to hr.upserts"
     )

@@ -166,7 +166,7 @@ def test_values_that_were_not_sent_are_told_by_their_type(mark: Any, kind: pa.Da
 
 
 def test_a_delete_without_its_key_is_refused(bucket: Callable[..., Any]) -> None:
-    with pytest.raises(PipelineError, match="a delete has no value for name, .* key=.'id', 'name'"):
+    with pytest.raises(PipelineError, match=r"a delete has no value for name, .* key=.'id', 'name'"):
         bucket(CurrentRows(key=("id", "name"))).step(table(version("delete", 1)))
 
 
