@@ -18,6 +18,9 @@ the key is equal to nothing: such a row has no partner, ever, so it is not kept.
 | the columns of both tables | NULL in changes of the other |
 | `_weight`, `_changed_at`, `_hash` | see zset.py; `_hash` is that of `by` |
 
+A row that goes without having come is kept with a negative weight, so that it may still come, and counted as
+`unmatched`; it is what happens when a changelog is not read from its beginning.
+
 State, divided by the hash: `left` and `right`, the rows of the tables with what they are joined on, and
 `_weight`, how often there is such a row. Pure: no Spark, no I/O.
 """
@@ -44,6 +47,7 @@ from headrace.streams.changelog.zset import (
     newest_times,
     relaxed,
     row_codes,
+    row_columns,
     weighted,
     weights_of,
     with_column,
@@ -95,7 +99,12 @@ class JoinedTables:
             # A partner of nothing but NULLs looks like none.
             results = consolidated(results.combine_chunks())
         tables = {LEFT: sides.left.after, RIGHT: sides.right.after}
-        return Step(state=opened.close(tables), outputs={RESULTS: results})
+        owed = sides.left.owed_count + sides.right.owed_count
+        return Step(
+            state=opened.close(tables),
+            outputs={RESULTS: results},
+            counts={"unmatched": owed} if owed else {},
+        )
 
     def _side(self, rows: pa.Table, columns: tuple[str, ...]) -> tuple[pa.Table, pa.Table]:
         """The changes of a table, and those of rows that have no partner whatever comes."""
@@ -161,6 +170,15 @@ class _Side:
             return cls(before=before, net=net, after=before)
         added = net.select(before.schema.names)
         return cls(before=before, net=net, after=consolidated(stacked([before, added]).combine_chunks()))
+
+    @property
+    def owed_count(self) -> int:
+        """Of how many rows that change more have gone than had come."""
+        owed = self.after.filter(pa.array(weights_of(self.after) < 0))
+        if not owed.num_rows:
+            return 0
+        owed_codes, codes = row_codes([owed, self.net], row_columns(owed.schema.names))
+        return int(np.count_nonzero(np.isin(owed_codes, codes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

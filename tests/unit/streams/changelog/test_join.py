@@ -8,6 +8,7 @@ from typing import Any, get_args
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -152,6 +153,20 @@ def test_a_partner_that_comes_takes_the_place_of_nulls_and_leaves_them_when_it_g
         ("o", "p", -1, 3),
         ("o", None, 1, 3),
     ]
+
+
+@pytest.mark.parametrize("is_right", [False, True])
+def test_a_row_that_goes_before_it_comes_is_counted_and_waited_for(
+    bucket: Callable[..., Any], is_right: bool
+) -> None:
+    stepped = bucket(join())
+    stepped.step(table([change((is_right, 1, "x"), -1)]))
+    assert stepped.last.counts == {"unmatched": 1}
+    stepped.step(table([change((is_right, 1, "y"), 1)]))
+    assert stepped.last.counts == {}
+    stepped.step(table([change((is_right, 1, "x"), 1), change((is_right, 1, "y"), -1)]))
+    assert stepped.last.counts == {}
+    assert set(stepped.state) == {"slots"}
 
 
 def test_what_can_have_no_partner_is_not_kept(bucket: Callable[..., Any]) -> None:
