@@ -172,6 +172,10 @@ def test_batches_give_the_table_as_it_is_at_the_end(headrace_spark: SparkSession
     )
     (row,) = [each.asDict() for each in PRICED(orders, products).collect()]
     assert row == {**priced(2, 3, {**TEA, "price": 3.0}), "_delete": False}
+    ids = ["571:5309", "571:5310", "36e2e4f1-2a5b-11ee-be56-0242ac120002:23", None]
+    told = [json.dumps({"op": "t", "transaction": id_ and {"id": id_}}) for id_ in ids]
+    read = [row["_change"]["transaction"] for row in hr.static(headrace_spark, ORDERS, told).collect()]
+    assert read == ["571", "571", *ids[2:]]
     changes = hr.changes(products)
     assert {each["name"]: each["_weight"] for each in changes.collect()} == {"tea": 1}
     # What Spark filters and projects is still a changelog, that knows its key.
