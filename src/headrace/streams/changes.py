@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+from pyspark.sql.types import IntegralType
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import Logic
@@ -48,9 +49,8 @@ def changes(
     if _RETRACTED in rows.columns:
         return _of_retractions(rows, key)
     if WEIGHT in rows.columns:
-        return marked(
-            rows.withColumn(WEIGHT, F.col(WEIGHT).cast("int")), table_key(rows, "hr.changes", WEIGHT, key)
-        )
+        check_changelog(rows, "hr.changes")
+        return marked(rows.withColumn(WEIGHT, _weight()), table_key(rows, "hr.changes", WEIGHT, key))
     raise PipelineError(
         "hr.changes: these rows are no changes of a table: describe their topic as "
         'hr.topic(..., format="debezium", key="id") or format="upsert", or use hr.update(retract=True)'
@@ -80,11 +80,16 @@ def upserts(
 
 
 def check_changelog(rows: DataFrame, title: str) -> None:
-    """Refuse rows that have no weights."""
+    """Refuse rows that have no weights, or other than whole numbers."""
     if WEIGHT not in rows.columns:
         raise PipelineError(
             f"{title}: these rows are no changelog, because they have no column {WEIGHT}: make one with "
             f"hr.changes(...), and keep {WEIGHT} in what you select of it"
+        )
+    kind = rows.schema[WEIGHT].dataType
+    if not isinstance(kind, IntegralType):
+        raise PipelineError(
+            f"{title}: {WEIGHT} is {kind.simpleString()}, and says how often a row comes: make it int"
         )
 
 
@@ -124,6 +129,16 @@ def of_versions(
     names = [name for name in rows.columns if name not in {CHANGE_COLUMN, METADATA_COLUMN}]
     kept = {name: f"{name}: {rows.schema[name].dataType.simpleString()}" for name in names}
     return operator.run(versions, logic, operator.described(kind, kept, {}))
+
+
+def _weight() -> Column:
+    """The weight of each row; one that has none can't be added to anything, and must not be left out."""
+    told = (
+        f"hr.changes: a row has no {WEIGHT}: declare it as {WEIGHT} int not null in the schema of its topic, so "
+        "that such a record is a dead letter, or filter such rows"
+    )
+    weight = F.col(WEIGHT)
+    return F.when(weight.isNull(), F.raise_error(F.lit(told)).cast("int")).otherwise(weight.cast("int"))
 
 
 def _of_retractions(rows: DataFrame, key: str | Sequence[str] | None) -> DataFrame:

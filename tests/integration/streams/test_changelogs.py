@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
@@ -287,6 +288,12 @@ def test_what_is_no_changelog_and_can_not_be_joined_is_refused(headrace_spark: S
     refused("told apart by 'product_id'", lambda: hr.upserts(changes.drop("product_id")))
     refused("both tables have a column name", lambda: hr.join_tables(changes, changes, on="product_id"))
     weighted = plain.withColumn("_weight", F.lit(1))
+    part = plain.withColumn("_weight", F.lit(0.5))
+    refused("_weight is double, .*: make it int", lambda: hr.changes(part, key="product_id"))
+    refused("_weight is double", lambda: hr.aggregate(part, by="name"))
+    empty = hr.changes(plain.withColumn("_weight", F.lit(None).cast("int")), key="product_id")
+    with pytest.raises(PySparkException, match="a row has no _weight: declare it as _weight int not null"):
+        empty.collect()
     refused("are bigint and int: cast", lambda: hr.join_tables(changes, weighted, on="product_id"))
     refused(
         "how is 'outer'", lambda: hr.join_tables(changes, changes, on="product_id", how=cast("Any", "outer"))
