@@ -114,10 +114,20 @@ def refuse_clash(rows: DataFrame, title: str, made: Sequence[str]) -> None:
         raise PipelineError(f"{title}: it makes the column {min(clash)} itself; rename yours")
 
 
+def refuse_unordered(rows: DataFrame, title: str) -> None:
+    """Refuse a stream whose rows don't tell where they came from: which version is the last is not known."""
+    if rows.isStreaming and METADATA_COLUMN not in rows.columns:
+        raise PipelineError(
+            f"{title}: these rows have no column {METADATA_COLUMN}, by which the versions of a row are put in "
+            "order: keep it in what you select of the topic"
+        )
+
+
 def of_versions(
     rows: DataFrame, logic: Logic, *, title: str, kind: str, key: tuple[str, ...], buckets: int
 ) -> DataFrame:
     """What a logic makes of the rows of a topic of changes."""
+    refuse_unordered(rows, title)
     refuse_clash(rows, title, (*CHANGE_COLUMNS, KIND, IS_FOR_ALL))
     change = F.col(CHANGE_COLUMN)
     told = {KIND: change["kind"], CHANGED_AT: change["at"], HASH: hash_of(key)}
