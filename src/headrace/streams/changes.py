@@ -118,8 +118,8 @@ def refuse_unordered(rows: DataFrame, title: str) -> None:
     """Refuse a stream whose rows don't tell where they came from: which version is the last is not known."""
     if rows.isStreaming and METADATA_COLUMN not in rows.columns:
         raise PipelineError(
-            f"{title}: these rows have no column {METADATA_COLUMN}, by which the versions of a row are put in "
-            "order: keep it in what you select of the topic"
+            f"{title}: these rows have no column {METADATA_COLUMN}, by which the versions of a row are put "
+            "in order: keep it in what you select of the topic"
         )
 
 
@@ -144,8 +144,8 @@ def of_versions(
 def _weight() -> Column:
     """The weight of each row; one that has none can't be added to anything, and must not be left out."""
     told = (
-        f"hr.changes: a row has no {WEIGHT}: declare it as {WEIGHT} int not null in the schema of its topic, so "
-        "that such a record is a dead letter, or filter such rows"
+        f"hr.changes: a row has no {WEIGHT}: declare it as {WEIGHT} int not null in the schema of its topic, "
+        "so that such a record is a dead letter, or filter such rows"
     )
     weight = F.col(WEIGHT)
     return F.when(weight.isNull(), F.raise_error(F.lit(told)).cast("int")).otherwise(weight.cast("int"))
