@@ -25,7 +25,7 @@ row has had some; it is kept where the join needs to know.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -35,7 +35,7 @@ import pyarrow as pa
 from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
 from headrace.streams.joins.probe import has_key, same_keys
-from headrace.streams.joins.runs import Pages, Run, RunRows, Runs
+from headrace.streams.joins.runs import Pages, Read, Run, RunRows, Runs
 from headrace.streams.joins.sides import HASH, IS_RIGHT, LEFT, RIGHT, SIDES, TIME, JoinTime, track_sides
 from headrace.streams.joins.within import HOWS, How, Within
 from headrace.streams.time.policies import Policy
@@ -48,7 +48,6 @@ SIDE_COLUMN: Final = "join_side"
 """In late rows: the side that they are of."""
 OTHER: Final = {LEFT: RIGHT, RIGHT: LEFT}
 
-_GIVES_PAIRS: Final = {"inner", "left", "right", "full"}
 _GIVES_ALONE: Final = {LEFT: {"left", "full", "anti"}, RIGHT: {"right", "full"}}
 _ONCE: Final = {"semi", "anti"}
 """Where a row of the left that has had company is of no interest any more."""
@@ -201,35 +200,47 @@ class _Joining:
         left, right = self.new[LEFT], self.new[RIGHT]
         if not len(left) or not len(right):
             return
-        mine, theirs = right.index.find(left.hashes, *self._range(LEFT, left.times_us))
-        pairs = {LEFT: left.rows.take(pa.array(mine)), RIGHT: right.rows.take(pa.array(theirs))}
-        is_same = same_keys(pairs[LEFT], pairs[RIGHT], self.logic.by)
-        left.marks[mine[is_same]] = True
-        right.marks[theirs[is_same]] = True
-        self._give_pairs(pairs, is_same)
+        found = right.index.find(left.hashes, *self._range(LEFT, left.times_us))
+        if self.logic.how in _ONCE:
+            left.marks[found.any(self._same_keys(left.columns, right.columns))] = True
+            return
+        for mine, theirs in found.pairs():
+            is_same = self._give_pairs({LEFT: (left.columns, mine), RIGHT: (right.columns, theirs)})
+            left.marks[mine[is_same]] = True
+            right.marks[theirs[is_same]] = True
 
     def _match_kept(self, side: str, run: Run) -> None:
         """The rows of a run of this side with the new rows of the other."""
-        new = self.new[OTHER[side]]
+        new, runs = self.new[OTHER[side]], self.runs[side]
         if not len(new):
             return
         from_us, to_us = self._range(OTHER[side], new.times_us)
         if run.newest_us < from_us.min() or run.oldest_us > to_us.max():
             return
-        who, places = self.runs[side].index(run).find(new.hashes, from_us, to_us)
-        if side == LEFT and self.logic.how in _ONCE and len(places):
-            is_open = ~self.runs[side].marks(run)[places]
-            who, places = who[is_open], places[is_open]
-        if not len(places):
-            return
-        pairs = {side: self.runs[side].rows(run, places), OTHER[side]: new.rows.take(pa.array(who))}
-        is_same = same_keys(pairs[LEFT], pairs[RIGHT], self.logic.by)
-        new.marks[who[is_same]] = True
-        if self._needs_marks(side):
-            first = self.runs[side].mark(run, places[is_same])
-            if side == LEFT and self.logic.how == "semi":
-                self._give({LEFT: self.runs[side].rows(run, first)})
-        self._give_pairs(pairs, is_same)
+        found = runs.index(run).find(new.hashes, from_us, to_us)
+        kept = runs.reader(run)
+        if self.logic.how in _ONCE and side == RIGHT:
+            new.marks[found.any(self._same_keys(new.columns, kept), among=~new.marks)] = True
+        elif self.logic.how in _ONCE:
+            self._mark_once(run, found.all())
+        else:
+            for who, places in found.pairs():
+                is_same = self._give_pairs({side: (kept, places), OTHER[side]: (new.columns, who)})
+                new.marks[who[is_same]] = True
+                if self._needs_marks(side):
+                    runs.mark(run, places[is_same])
+
+    def _mark_once(self, run: Run, places: Indices) -> None:
+        """Mark rows of a run of the left that have company among the new rows; one each is enough."""
+        runs, new = self.runs[LEFT], self.new[RIGHT]
+        places = places[~runs.marks(run)[places]]
+        index = runs.index(run)
+        found = new.index.find(index.hashes[places], *self._range(LEFT, index.times_us[places]))
+        kept = runs.reader(run)
+        is_same = self._same_keys(lambda who, names: kept(places[who], names), new.columns)
+        first = runs.mark(run, places[found.any(is_same)])
+        if self.logic.how == "semi":
+            self._give({LEFT: runs.rows(run, first)})
 
     def _give_alone(self, side: str) -> None:
         """The rows that can't get company any more, and have had none."""
@@ -279,10 +290,18 @@ class _Joining:
     def _needs_marks(self, side: str) -> bool:
         return self.logic.how in _GIVES_ALONE[side] or (side == LEFT and self.logic.how == "semi")
 
-    def _give_pairs(self, pairs: Mapping[str, pa.Table], is_same: Flags) -> None:
-        if self.logic.how in _GIVES_PAIRS and is_same.any():
-            chosen = pa.array(is_same)
-            self._give({side: pairs[side].filter(chosen) for side in SIDES})
+    def _same_keys(self, left: Read, right: Read) -> Callable[[Indices, Indices], Flags]:
+        """Tells of pairs of rows whether they have the same key; the hash of it is the same."""
+        by = self.logic.by
+        return lambda mine, theirs: same_keys(left(mine, by), right(theirs, by), by)
+
+    def _give_pairs(self, pairs: Mapping[str, tuple[Read, Indices]]) -> Flags:
+        """Give the pairs of which both have the same key, and tell which. Only their columns are read."""
+        (left, mine), (right, theirs) = pairs[LEFT], pairs[RIGHT]
+        is_same = self._same_keys(left, right)(mine, theirs)
+        if is_same.any():
+            self._give({LEFT: left(mine[is_same], None), RIGHT: right(theirs[is_same], None)})
+        return is_same
 
     def _give(self, found: Mapping[str, pa.Table]) -> None:
         if next(iter(found.values())).num_rows:

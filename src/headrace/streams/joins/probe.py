@@ -5,8 +5,9 @@ What is found has the same hash, and maybe another key: `same_keys` tells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,9 @@ import pyarrow.compute as pc
 from headrace.streams.windows.exact import in_one_piece
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.runs import Flags, Indices, ranges
+
+PAIRS_MAX: Final = 1_000_000
+"""How many pairs are made at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +31,13 @@ class Index:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def find(self, hashes: Indices, from_us: Indices, to_us: Indices) -> tuple[Indices, Indices]:
-        """The rows with each of these hashes whose time is in the range, both ends included.
-
-        As pairs: which of the hashes, and which row.
-        """
+    def find(self, hashes: Indices, from_us: Indices, to_us: Indices) -> Found:
+        """The rows with each of these hashes whose time is in the range, both ends included."""
         first = np.searchsorted(self.hashes, hashes, side="left")
         last = np.searchsorted(self.hashes, hashes, side="right")
         first = self._bisect(from_us, first, last, is_right=False)
         last = self._bisect(to_us, first, last, is_right=True)
-        counts = np.maximum(last - first, 0)
-        return np.repeat(np.arange(len(hashes)), counts), ranges(first, counts)
+        return Found(first=first, counts=np.maximum(last - first, 0))
 
     def last_before(self, hashes: Indices, at_us: Indices) -> tuple[Indices, Indices]:
         """Of each of these hashes, where the rows with it begin, and where those end that are not later."""
@@ -57,6 +57,52 @@ class Index:
             high[open_] = np.where(is_below, high[open_], middle)
             open_ = open_[low[open_] < high[open_]]
         return low
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Of each row that was looked for, the stretch of rows that were found."""
+
+    first: Indices
+    counts: Indices
+
+    def pairs(self) -> Iterator[tuple[Indices, Indices]]:
+        """Which was looked for, and which was found: PAIRS_MAX pairs at a time, as there may be very many."""
+        ends = np.cumsum(self.counts)
+        begins = ends - self.counts
+        for start in range(0, int(ends[-1]) if len(ends) else 0, PAIRS_MAX):
+            numbers = np.arange(start, min(start + PAIRS_MAX, int(ends[-1])))
+            who = np.searchsorted(ends, numbers, side="right")
+            yield who, self.first[who] + numbers - begins[who]
+
+    def all(self) -> Indices:
+        """The rows that were found, each once."""
+        begins = np.flatnonzero(self.counts)
+        order = begins[np.argsort(self.first[begins], kind="stable")]
+        first, ends = self.first[order], self.first[order] + self.counts[order]
+        if not len(order):
+            return first
+        # Each stretch without what the ones before it have.
+        reached = np.maximum.accumulate(np.append(first[0], ends[:-1]))
+        from_ = np.maximum(first, reached)
+        return ranges(from_, np.maximum(ends - from_, 0))
+
+    def any(self, is_same: Callable[[Indices, Indices], Flags], among: Flags | None = None) -> Flags:
+        """Which have found a row that has their key; `is_same` tells of pairs whether theirs are the same.
+
+        The first row that is found does, unless its key only has the same hash. With `among`, only some are
+        of interest.
+        """
+        found = np.zeros(len(self.first), dtype=bool)
+        at, ends = self.first.copy(), self.first + self.counts
+        open_ = np.flatnonzero(at < ends if among is None else among & (at < ends))
+        while len(open_):
+            same = is_same(open_, at[open_])
+            found[open_[same]] = True
+            open_ = open_[~same]
+            at[open_] += 1
+            open_ = open_[at[open_] < ends[open_]]
+        return found
 
 
 def order_of(hashes: Indices, times_us: Indices) -> Indices:

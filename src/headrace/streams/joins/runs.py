@@ -14,7 +14,7 @@ more is left out then, or when it is half of a run, or, if it is all, at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -93,6 +93,11 @@ class RunRows:
         """Where they are found, if they are in order."""
         return Index(self.hashes, self.times_us)
 
+    def columns(self, places: Indices, names: Sequence[str] | None) -> pa.Table:
+        """The rows at these places, with all columns or some."""
+        rows = self.rows if names is None else self.rows.select(list(names))
+        return rows.take(pa.array(places))
+
     def take(self, which: Indices) -> RunRows:
         """Some of them, in this order."""
         return RunRows(
@@ -107,6 +112,8 @@ class RunRows:
         return self.take(order_of(self.hashes, self.times_us))
 
 
+Read = Callable[[Indices, Sequence[str] | None], pa.Table]
+"""Reads rows by their places, with all columns or some."""
 Wanted = Callable[[RunRows, bool], Flags]
 """Which rows, in the order of an index, are to be kept; and whether there is none before them."""
 
@@ -151,14 +158,19 @@ class Runs:
             self._pages.put(self._page(run, "marks"), pa.table({"_is_marked": pa.array(marks)}))
         return new
 
-    def rows(self, run: Run, places: Indices) -> pa.Table:
-        """Rows of a run, by their places; a column that was not kept then is null."""
+    def rows(self, run: Run, places: Indices, names: Sequence[str] | None = None) -> pa.Table:
+        """Rows of a run, by their places, with all columns or some; one that was not kept then is null."""
+        names = self._schema.names if names is None else list(names)
         pieces, inverse = np.unique(places // PIECE_ROWS, return_inverse=True)
         if not len(pieces):
-            return self.rows_of_none()
-        read = [self._piece(run, int(piece)) for piece in pieces]
+            return self.rows_of_none().select(names)
+        read = [self._piece(run, int(piece)).select(names) for piece in pieces]
         starts = np.append(0, np.cumsum([len(each) for each in read]))[:-1]
         return stacked(read).take(pa.array(starts[inverse] + places % PIECE_ROWS))
+
+    def reader(self, run: Run) -> Read:
+        """Reads rows of a run."""
+        return lambda places, names: self.rows(run, places, names)
 
     def rows_of_none(self) -> pa.Table:
         """No rows, with their columns."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
+from headrace.streams.joins import interval, probe
 from headrace.streams.joins.interval import IntervalJoin
 from headrace.streams.joins.within import HOWS, How, Within, between
 from headrace.streams.time.policies import bounded
@@ -177,3 +179,64 @@ def test_an_interval_that_ends_before_it_begins_is_refused() -> None:
     assert between(before="-5 minutes", after="1 hour").text == "-5 minutes before to 1 hour after"
     with pytest.raises(PipelineError, match="ends before it begins"):
         between(before="-2 hours", after="1 hour")
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pairs of keys were compared at a time."""
+    counts: list[int] = []
+
+    def counting(one: Any, other: Any, by: Any) -> Any:
+        counts.append(one.num_rows)
+        assert one.schema.names == other.schema.names == list(by)
+        return probe.same_keys(one, other, by)
+
+    monkeypatch.setattr(interval, "same_keys", counting)
+    return counts
+
+
+@pytest.mark.parametrize("how", ["semi", "anti"])
+def test_one_row_of_the_other_side_is_company_enough(kit: Any, how: How, compared: list[int]) -> None:
+    count, store, logic = 40, kit.store(), join(how, 50, 50)
+    rights = [kit.row("right", "a", number % 3, id=number) for number in range(count)]
+    lefts = [kit.row("left", "a", number % 3, id=number) for number in range(count)]
+    # New rows with kept ones, on either side, and new ones with new ones.
+    given = 0
+    for batch in (lefts[:20], rights, lefts[20:], [*lefts, *rights]):
+        compared.clear()
+        step = store.step(logic, kit.arrivals_of(batch))
+        given += step.outputs["results"].num_rows
+        # Each step is made twice.
+        assert sum(compared) <= 2 * 2 * count
+    assert given == (2 * count if how == "semi" else 0)
+
+
+def test_pairs_are_made_a_few_at_a_time(
+    kit: Any, compared: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "PAIRS_MAX", 7)
+    rows = [kit.row(side, "a", second, id=second) for second in range(10) for side in ("left", "right")]
+    (step,) = kit.drive(join("full", 50, 50), [rows])
+    pairs = Counter((row["left_id"], row["right_id"]) for row in kit.plain(step.outputs["results"]))
+    assert pairs == Counter((left, right) for left in range(10) for right in range(10))
+    assert max(compared) == 7
+
+
+@given(
+    stretches=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), max_size=8),
+    same=st.sets(st.integers(0, 20)),
+)
+def test_what_is_found_is_the_same_as_pairs_as_rows_and_as_company(
+    stretches: list[tuple[int, int]], same: set[int]
+) -> None:
+    found = probe.Found(*np.array(stretches, dtype=np.int64).reshape(-1, 2).T)
+    pairs = [(who, first + more) for who, (first, count) in enumerate(stretches) for more in range(count)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(probe, "PAIRS_MAX", 3)
+        made = [
+            pair for who, places in found.pairs() for pair in zip(who.tolist(), places.tolist(), strict=True)
+        ]
+    assert made == pairs
+    assert found.all().tolist() == sorted({place for _, place in pairs})
+    is_same = found.any(lambda _, places: np.isin(places, list(same)))
+    assert np.flatnonzero(is_same).tolist() == sorted({who for who, place in pairs if place in same})
