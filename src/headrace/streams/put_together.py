@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
-from pyspark.sql.types import DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.sources import EVERY, PLACE_FIELDS
@@ -61,8 +61,12 @@ def check_keys(title: str, frames: Mapping[str, DataFrame], keys: Sequence[str])
                 )
             kinds.append(frame.schema[name].dataType)
         told = [kind.simpleString() for kind in kinds]
-        if isinstance(kinds[0], MapType):
-            raise PipelineError(f"{title}: {name} is a map, which can't be compared; take a value of it")
+        for kind in kinds:
+            if isinstance(kind, ArrayType | MapType | StructType | VariantType):
+                raise PipelineError(
+                    f"{title}: {name} is {kind.simpleString()}, and keys are plain values: take values of it "
+                    "as columns, or its text, to_json"
+                )
         if told[0] != told[1]:
             raise PipelineError(f"{title}: {name} is {told[0]} and {told[1]}: cast one of them")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
 from headrace.errors import PipelineError
@@ -124,3 +125,7 @@ def test_rows_without_places_are_joined_too_and_what_can_not_be_is_refused(
         hr.join(shown, clicked, on="seen", within=within)
     with pytest.raises(PipelineError, match="ad is string and bigint: cast one of them"):
         hr.join(shown, clicked.drop("ad").withColumnRenamed("click", "ad"), on="ad", within=within)
+    for nested in ("array(ad)", "struct(ad)", "map(ad, ad)"):
+        sides = [each.withColumn("ad", F.expr(nested)) for each in (shown, clicked)]
+        with pytest.raises(PipelineError, match=r"ad is (array|struct|map)<.*keys are plain values"):
+            hr.join(*sides, on="ad", within=within)
