@@ -33,7 +33,7 @@ from headrace.streams.patterns.normal_form import Contiguity, normal_form
 from headrace.streams.patterns.program import compile_pattern
 from headrace.streams.patterns.skipping import Arrival, Emit, non_overlapping
 from headrace.streams.patterns.so_far import MatchSoFar
-from headrace.streams.patterns.syntax import names_of, parse
+from headrace.streams.patterns.syntax import names_of, parse, steps_of
 from headrace.streams.patterns.words import words_of
 from headrace.streams.recognise import ARGUMENT_PREFIX
 from headrace.streams.sinks.records import JSON_OPTIONS
@@ -228,8 +228,11 @@ def _asked(
     if len(names) > NAMES_MAX:
         raise PipelineError(f"{_TITLE}: {len(names)} names are defined; there can be {NAMES_MAX}")
     used = names_of(parse(pattern))
-    if emit.name is not None:
-        used.add(emit.name)
+    if emit.name is not None and emit.name not in steps_of(parse(pattern)):
+        raise PipelineError(
+            f"{_TITLE}: emit is {emit}, and no row is taken as {emit.name!r} in {pattern!r}: name "
+            "a step of it"
+        )
     if missing := used.difference(names):
         raise PipelineError(f"{_TITLE}: nothing says which rows are {min(missing)!r}: put it into define")
     if unused := set(names).difference(used):

@@ -133,7 +133,11 @@ def test_matches_are_the_same_live_and_in_batch_and_what_is_no_match_has_its_pla
         ({"define": {"small": 5, "big": "true"}}, "'small' is 5; give a column, a function"),
         ({"contiguity": "loose"}, "contiguity is 'loose'; say 'strict' or 'relaxed'"),
         ({"emit": "all"}, "emit is 'all'; say hr.non_overlapping"),
-        ({"emit": hr.skip_to_last("tall")}, "nothing says which rows are 'tall'"),
+        ({"emit": hr.skip_to_last("tall")}, r"emit is skip_to_last\('tall'\), and no row is taken as 'tall'"),
+        (
+            {"pattern": "small !big", "emit": hr.skip_to_first("big")},
+            "no row is taken as 'big' in 'small !big'",
+        ),
         ({"limit": 0}, "limit is 0; use 1 to 100,000 rows"),
         ({"order_by": "price"}, "event_time price is double; use a timestamp"),
         ({"event_time": "other"}, "order_by is 'at' and event_time is 'other'"),

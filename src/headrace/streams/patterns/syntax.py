@@ -96,6 +96,19 @@ def names_of(node: Node) -> set[str]:
             return {name for branch in branches for name in names_of(branch)}
 
 
+def steps_of(node: Node) -> set[str]:
+    """The names in a pattern by which rows are taken."""
+    match node:
+        case Step(name):
+            return {name}
+        case Gap():
+            return set()
+        case Repeat(item=item):
+            return steps_of(item)
+        case Sequence(items) | Alternation(items):
+            return {name for item in items for name in steps_of(item)}
+
+
 class _Parser:
     """Reads a text from left to right, one token ahead."""
 

@@ -7,7 +7,16 @@ import pytest
 from headrace.errors import PipelineError
 from headrace.streams.patterns.normal_form import normal_form
 from headrace.streams.patterns.program import compile_pattern
-from headrace.streams.patterns.syntax import Alternation, Gap, Repeat, Sequence, Step, names_of, parse
+from headrace.streams.patterns.syntax import (
+    Alternation,
+    Gap,
+    Repeat,
+    Sequence,
+    Step,
+    names_of,
+    parse,
+    steps_of,
+)
 
 
 def test_a_pattern_is_read_as_it_is_written() -> None:
@@ -29,6 +38,7 @@ def test_a_pattern_is_read_as_it_is_written() -> None:
     )
     assert parse("a{1}") == Step("a")
     assert names_of(parse("a !b (c | d)*")) == {"a", "b", "c", "d"}
+    assert steps_of(parse("a !b (c | d)* .. e")) == {"a", "c", "d", "e"}
 
 
 @pytest.mark.parametrize(
