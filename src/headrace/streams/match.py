@@ -27,6 +27,7 @@ from headrace.streams.event_time import find_event_time
 from headrace.streams.failure import first_line
 from headrace.streams.keyed.calling import parameter_count, place
 from headrace.streams.match_recent import RecentSearch, is_for_history, match_recent, refuse
+from headrace.streams.patterns.equals import APART
 from headrace.streams.patterns.evidence import CUT_OFF
 from headrace.streams.patterns.logic import LIMIT, PatternMatches
 from headrace.streams.patterns.normal_form import Contiguity, normal_form
@@ -168,9 +169,9 @@ def match(  # noqa: PLR0913 - each is a property of the operator, given by name
 
 
 def _with_id(found: DataFrame, by: Sequence[str]) -> DataFrame:
-    """Matches with an id of what was found, never of where or when: one that is found again has the same."""
+    """Matches with an id of what was found, and never of when: one that is found again has the same."""
     told = F.to_json(F.struct(*by, "start", "end", "outcome", "evidence"), JSON_OPTIONS)
-    return found.withColumn("id", F.md5(told))
+    return found.withColumn("id", F.md5(F.concat_ws("", told, APART))).drop(APART)
 
 
 def _refuse_for_real_time(

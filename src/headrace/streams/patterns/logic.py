@@ -17,6 +17,7 @@ the first row on at which an attempt is still waited for; by key, and within a k
     _matched   how many rows its match has so far, 0 for none
     _outcome   what has come of it, if it only waits for others to be decided
     _length    how many rows it has looked at by then
+    _apart     what tells its match from others of equal rows, see equals.py
 
 So what is kept of a key is at most `limit` rows, and those that wait for the watermark. An attempt that would
 need more is cut off. It goes to the output `cut_off`, and is counted.
@@ -36,6 +37,7 @@ from headrace.errors import PipelineError
 from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, Step, Tables
 from headrace.streams.patterns.attempts import Attempts, OrderedRows, begin, chosen, together
 from headrace.streams.patterns.automaton import Automaton, automaton_of
+from headrace.streams.patterns.equals import APART, equals_before, places_in_log
 from headrace.streams.patterns.evidence import CUT_OFF, Told, match_schema, match_table, own_names
 from headrace.streams.patterns.looks import AutomatonLook, FunctionLook, Searched
 from headrace.streams.patterns.program import Program
@@ -73,6 +75,7 @@ _KEPT: Final = pa.schema(
         "_matched": pa.int64(),
         "_outcome": pa.int8(),
         "_length": pa.int64(),
+        "_apart": pa.string(),
     }
 )
 
@@ -117,7 +120,8 @@ class PatternMatches:
         for name in self.by:
             column_type(rows, name)
         matches = match_schema(rows, self.by, time_type(rows, self.time))
-        return {RESULTS: matches, CUT_OFF: matches, LATE: self._layout(rows).late}
+        results = matches.append(pa.field(APART, pa.string()))
+        return {RESULTS: results, CUT_OFF: matches, LATE: self._layout(rows).late}
 
     def step(self, state: Tables, arrivals: Arrivals) -> Step:
         tracked = track(self.watermark, state.get(WATERMARK), arrivals)
@@ -182,7 +186,10 @@ class _Search:
     rows: OrderedRows
     attempts: Attempts
     is_changed: bool
+    begun: Indices
+    """The places at which attempts begin in this step."""
     stacked: pa.Table | None = None
+    equals: Indices | None = None
 
     @classmethod
     def of(cls, logic: PatternMatches, kept: pa.Table | None, ready: pa.Table) -> _Search:
@@ -198,12 +205,9 @@ class _Search:
             time_us=_gathered(kept, ready, lambda table: times_us(table, logic.time)[0])[source],
             key_ends=np.repeat(starts + lengths, lengths),
         )
+        begun = np.flatnonzero((source >= kept.num_rows) & (rows.masks & automaton.first_mask != 0))
         attempts = together(
-            _kept_attempts(kept, automaton, source, starts, lengths),
-            begin(
-                np.flatnonzero((source >= kept.num_rows) & (rows.masks & automaton.first_mask != 0)),
-                automaton.start,
-            ),
+            _kept_attempts(kept, automaton, source, starts, lengths), begin(begun, automaton.start)
         )
         return cls(
             logic=logic,
@@ -215,6 +219,7 @@ class _Search:
             rows=rows,
             attempts=attempts,
             is_changed=ready.num_rows > 0,
+            begun=begun,
         )
 
     def run(self, tracked: Tracked) -> tuple[dict[str, pa.Table], dict[str, int], pa.Table]:
@@ -265,7 +270,9 @@ class _Search:
         told = {Outcome.MATCHED, Outcome.TIMED_OUT} if logic.tells_timed_out else {Outcome.MATCHED}
         results = [each for each in settled.given if each[1] in told]
         cut_off = [each for each in settled.given if each[1] is Outcome.CUT_OFF]
-        outputs = {RESULTS: self._table(_evidence(results, self.attempts, look))}
+        found = self._table(_evidence(results, self.attempts, look))
+        firsts = self.attempts.first[np.asarray([number for number, _ in results], dtype=np.int64)]
+        outputs = {RESULTS: found.append_column(APART, self._apart(firsts))}
         if cut_off and not isinstance(logic.cut_off, Drop):
             outputs[CUT_OFF] = self._table(_evidence(cut_off, self.attempts, look))
         matches = sum(outcome is Outcome.MATCHED for _, outcome in results)
@@ -289,6 +296,29 @@ class _Search:
 
     def _rows(self, places: Indices) -> pa.Table:
         return self._both().take(pa.array(self.source[places]))
+
+    def _apart(self, firsts: Indices) -> pa.Array:
+        """What tells apart the matches that begin at these places."""
+        source, count = self.source[firsts], len(self.kept)
+        is_new = source >= count
+        if self.logic.is_by_arrival:
+            new = places_in_log(self.ready.take(pa.array(source[is_new] - count)))
+        else:
+            before = self._equals_before()[firsts[is_new]]
+            new = pa.array(before, mask=before == 0).cast(pa.string())
+        at = np.where(is_new, count + np.cumsum(is_new) - 1, source)
+        return pa.concat_arrays([in_one_piece(self.kept["_apart"]), new]).take(pa.array(at))
+
+    def _equals_before(self) -> Indices:
+        """How many equal rows lie before each new row at which an attempt begins, by places."""
+        if self.equals is None:
+            self.equals = np.zeros(len(self.source), dtype=np.int64)
+            self.equals[self.begun] = equals_before(
+                self.rows.key_ends[self.begun],
+                self.rows.time_us[self.begun],
+                lambda which: self._rows(self.begun[which]).select(self.names[:-1]),
+            )
+        return self.equals
 
     def _both(self) -> pa.Table:
         """The rows of both tables, in one piece, so that taking some of them costs nothing for the others."""
@@ -316,6 +346,7 @@ class _Search:
             _sparse(attempts.match_length, at, is_attempt),
             _sparse(attempts.outcome, at, is_attempt),
             _sparse(attempts.length, at, is_attempt),
+            self._apart(attempts.first).take(_sparse(np.arange(len(at)), at, is_attempt)),
         ]
         rows = self._rows(places)
         columns = [*rows.columns, *(column.cast(each.type) for column, each in zip(own, _KEPT, strict=True))]

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.streams.buckets.logic import LATE, RESULTS, Arrivals, SourceProgress
 from headrace.streams.buckets.tables import read_table, write_table
+from headrace.streams.patterns.equals import APART
 from headrace.streams.patterns.evidence import CUT_OFF
 from headrace.streams.patterns.logic import PatternMatches
 from headrace.streams.patterns.normal_form import Contiguity, is_nullable, normal_form
@@ -97,6 +98,8 @@ class Run:
     late_ids: set[int] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     state: dict[str, pa.Table] = field(default_factory=dict)
+    ids: list[tuple[Found, str | None]] = field(default_factory=list)
+    """Matches, and what tells those of equal rows apart."""
 
     def arrivals(self, rows: Iterable[Row]) -> Arrivals:
         """Rows as a bucket gets them."""
@@ -122,6 +125,7 @@ class Run:
             for row in made.outputs[name].to_pylist()
         ]
         self.found += told
+        self.ids += [(_found(row), row[APART]) for row in made.outputs[RESULTS].to_pylist()]
         return told
 
 

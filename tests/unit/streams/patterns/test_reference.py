@@ -92,3 +92,28 @@ def test_matches_are_those_of_a_naive_search(
     on_time = [each for each in rows if each.id not in run.late_ids]
     assert Counter(run.found) == Counter(naive(run.search, on_time))
     assert run.state["rows"].num_rows == run.state["waiting"].num_rows == 0
+
+
+@FEW
+@given(data=st.data())
+def test_matches_of_equal_rows_are_told_apart_however_batches_are_cut(
+    data: st.DataObject, start: Callable[..., Any], row: Callable[..., Any]
+) -> None:
+    rows = data.draw(
+        st.lists(
+            st.builds(row, st.sampled_from("xy"), st.integers(0, 2), st.sampled_from(["a", "b", "ab"])),
+            max_size=12,
+        )
+    )
+    pattern, emit = data.draw(st.sampled_from(["a", "a b", "a+ b", "a .. b"])), data.draw(emits)
+    cuts = data.draw(st.lists(st.integers(0, len(rows)), max_size=4).map(sorted))
+    whole, cut = (start(pattern, emit=emit) for _ in range(2))
+    whole.step(rows)
+    whole.step(is_end=True)
+    for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+        cut.step(rows[begin:end])
+    cut.step(is_end=True)
+
+    # No row is late: all are within the delay of the watermark.
+    assert len(set(whole.ids)) == len(whole.ids)
+    assert Counter(whole.ids) == Counter(cut.ids)

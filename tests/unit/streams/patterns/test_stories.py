@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -138,6 +139,49 @@ def test_an_attempt_with_too_many_ways_is_cut_off(
     run.step([row("x", 1, "ab", number) for number in range(20)])
     assert run.counts["cut_off"] >= 1
     assert {outcome for _, outcome, *_ in run.found} == {"cut_off"}
+
+
+def test_matches_of_equal_rows_are_numbered_and_a_checkpoint_without_numbers_goes_on(
+    start: Start, row: MakeRow
+) -> None:
+    run = start("a .. b", emit=all_matches)
+    run.step([row("x", 1, "a"), row("x", 1, "a"), row("x", 1, "a", 7), row("y", 1, "a"), row("y", 5, "")])
+    run.state["rows"] = run.state["rows"].drop_columns(["_apart"])
+    run.step([row("x", 5, "b")])
+    assert [apart for _, apart in run.ids] == []
+    run.step([row("y", 9, "")])
+    assert [apart for _, apart in run.ids] == [None] * 3
+    again = start("a .. b", emit=all_matches)
+    again.step([row("x", 1, "a"), row("x", 1, "a"), row("x", 1, "a", 7), row("x", 2, "a"), row("y", 5, "")])
+    again.step([row("x", 5, "b"), row("y", 9, "")])
+    assert [apart for _, apart in again.ids] == [None, "1", None, None]
+
+
+def test_by_arrival_matches_are_told_apart_by_the_place_of_their_first_row(
+    start: Start, row: MakeRow
+) -> None:
+    run = start("a b", is_by_arrival=True)
+    state: dict[str, pa.Table] = {}
+    told = []
+    for first, names in ((3, "a"), (4, "ba"), (6, "b")):
+        arrivals = run.arrivals([row("x", 1, name) for name in names])
+        kafka = [
+            {"topic": "t", "partition": 0, "offset": first + more, "timestamp": None}
+            for more in range(len(names))
+        ]
+        kind = pa.struct(
+            {
+                "topic": pa.string(),
+                "partition": pa.int32(),
+                "offset": pa.int64(),
+                "timestamp": pa.timestamp("us", "UTC"),
+            }
+        )
+        rows = arrivals.rows.append_column("_kafka", pa.array(kafka, kind))
+        made = run.search.logic().step(state, replace(arrivals, rows=rows))
+        state = made.state
+        told += made.outputs["results"]["_match_apart"].to_pylist()
+    assert told == ["t/0/3", "t/0/5"]
 
 
 def test_partial_matches_come_out_on_request_when_their_time_is_over(start: Start, row: MakeRow) -> None:
