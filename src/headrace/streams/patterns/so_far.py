@@ -101,7 +101,9 @@ class MatchSoFar:
 
     def _answer(self, what: str, column: str | None, name: str | None) -> Any:
         """What is known up to the last row, from what was known before it; None of nothing."""
-        question, missing, answer = (what, column, name), [], None
+        question = (what, column, name)
+        missing: list[Link] = []
+        answer: Any = None
         for link in _links(self._last):
             if link.known is not None and question in link.known:
                 answer = link.known[question]

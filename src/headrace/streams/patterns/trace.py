@@ -62,7 +62,7 @@ class _Reads:
     def taken(self, is_match: Flags) -> Iterator[Taken]:
         count = len(self._first)
         state: Indices = np.full(count, self._automaton.start, dtype=np.int64)
-        states = np.zeros((self._longest, count), dtype=np.int32)
+        states: Indices = np.zeros((self._longest, count), dtype=np.int64)
         for place, of in enumerate(self._counts):
             states[place, :of] = state[:of]
             state[:of], _ = self._automaton.advance(state[:of], self._symbols[self._first[:of] + place])

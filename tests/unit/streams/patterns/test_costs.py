@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from headrace.streams.patterns import looks, python_rows, trace
@@ -60,7 +61,12 @@ def test_rows_are_made_once_in_a_step_and_only_for_keys_in_which_something_is_as
 ) -> None:
     made: list[int] = []
     rows_of = python_rows.rows_of
-    monkeypatch.setattr(python_rows, "rows_of", lambda table: made.append(len(table)) or rows_of(table))
+
+    def counting(table: pa.Table) -> list[Any]:
+        made.append(len(table))
+        return list(rows_of(table))
+
+    monkeypatch.setattr(python_rows, "rows_of", counting)
     monkeypatch.setattr(python_rows, "BLOCK_ROWS", 16)
     asked = Asked()
     run = start("a{2,} b", within=None, is_by_arrival=True, emit=all_matches, functions=asked.functions)
@@ -82,7 +88,8 @@ class Counted(dict[str, Any]):
 
 
 def test_what_is_asked_of_the_match_so_far_is_one_step_more_for_each_row() -> None:
-    last, count = None, 200
+    last: Link | None = None
+    count = 200
     Counted.reads = 0
     for place in range(count):
         last = Link(last, bit=0, place=place, name="ab"[place % 2], row=Counted(n=place))
@@ -112,11 +119,10 @@ def test_without_functions_nothing_is_walked_and_cut_off_attempts_have_their_evi
 def traced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many attempts were traced at a time."""
     counts: list[int] = []
-    of = looks.trace
 
     def counting(*given: Any, **more: Any) -> Any:
         counts.append(len(given[3]))
-        return of(*given, **more)
+        return trace.trace(*given, **more)
 
     monkeypatch.setattr(looks, "trace", counting)
     return counts
