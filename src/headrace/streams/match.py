@@ -171,7 +171,8 @@ def match(  # noqa: PLR0913 - each is a property of the operator, given by name
 def _with_id(found: DataFrame, by: Sequence[str]) -> DataFrame:
     """Matches with an id of what was found, and never of when: one that is found again has the same."""
     told = F.to_json(F.struct(*by, "start", "end", "outcome", "evidence"), JSON_OPTIONS)
-    return found.withColumn("id", F.md5(F.concat_ws("", told, APART))).drop(APART)
+    apart = F.col(APART).cast("string") if APART in found.columns else F.lit(None).cast("string")
+    return found.withColumn("id", F.md5(F.concat_ws("", told, apart))).drop(APART)
 
 
 def _refuse_for_real_time(

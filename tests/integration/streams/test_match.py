@@ -122,12 +122,16 @@ def test_matches_are_the_same_live_and_in_batch_and_what_is_no_match_has_its_pla
         script.add(prices, price("a", 500, 1.0)).restart(changed)
 
 
-@pytest.mark.parametrize("order", ["at", hr.arrival])
-def test_matches_of_equal_rows_have_ids_of_their_own(headrace_spark: SparkSession, order: Any) -> None:
+def test_matches_of_equal_rows_have_ids_of_their_own(headrace_spark: SparkSession) -> None:
     rows = hr.static(headrace_spark, prices, [price("a", 1, 1.0)] * 2)
-    found = hr.match(rows, by="symbol", order_by=order, pattern="small", define={"small": "price < 2"})
-    assert found.columns == ["symbol", "start", "end", "outcome", "evidence", "id"]
-    assert len({row.id for row in found.collect()}) == 2
+    asked: dict[str, Any] = {"by": "symbol", "pattern": "small", "define": {"small": "price < 2"}}
+    numbered = hr.match(rows, **asked)
+    assert numbered.columns == ["symbol", "start", "end", "outcome", "evidence", "id"]
+    ids = {row.id for row in numbered.collect()}
+    assert len(ids) == 2
+    # The first of them has the id that it would have alone.
+    (alone,) = hr.match(rows.limit(1), **asked).collect()
+    assert alone.id in ids
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """What tells matches apart whose rows are equal in all columns, so that each has an id of its own.
 
-In the order of event time it is a number: how many equal rows of the key lie before the first row of the
-match. Rows of the same time come up together, so the number depends on the rows alone. By arrival, equal rows
-may come in any micro-batch: there it is the place of the first row in the log, if rows tell it. Each is the
-same live, again after a crash, and in batch over the same log.
+It is a number: how many equal rows of the key lie before the first row of the match. In the order of event
+time, rows of the same time come up together, so it depends on the rows alone: it is the same live, again
+after a crash, and in batch. By arrival, an equal row may come at any time, and to know it, each row would
+have to be kept: there such matches are not told apart.
 """
 
 from __future__ import annotations
@@ -13,25 +13,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from headrace.streams.topic import METADATA_COLUMN
-from headrace.streams.windows.exact import values_of
 from headrace.streams.windows.keys import key_codes
 from headrace.streams.windows.runs import Indices, run_lengths, starts_of_changes
 
 APART: Final = "_match_apart"
 """The column that tells such matches apart; NULL for the first of them."""
-
-
-def places_in_log(rows: pa.Table) -> pa.Array:
-    """Where each row is in the log, as text; NULL where rows don't tell."""
-    if METADATA_COLUMN not in rows.schema.names:
-        return pa.nulls(len(rows), pa.string())
-    place = values_of(rows, METADATA_COLUMN)
-    parts = [place.field(name).cast(pa.string()) for name in ("topic", "partition", "offset")]
-    found: pa.Array = pc.binary_join_element_wise(*parts, "/")
-    return found
 
 
 def equals_before(keys: Indices, time_us: Indices, read: Callable[[Indices], pa.Table]) -> Indices:

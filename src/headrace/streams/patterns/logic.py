@@ -100,7 +100,7 @@ class PatternMatches:
         for name in self.by:
             column_type(rows, name)
         matches = match_schema(rows, self.by, time_type(rows, self.time))
-        results = matches.append(pa.field(APART, pa.string()))
+        results = matches.append(pa.field(APART, pa.int64()))
         return {RESULTS: results, CUT_OFF: matches, LATE: self._layout(rows).late}
 
     def step(self, state: Tables, arrivals: Arrivals) -> Step:

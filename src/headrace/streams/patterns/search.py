@@ -13,7 +13,7 @@ import pyarrow as pa
 from headrace.streams.buckets.logic import RESULTS
 from headrace.streams.patterns.attempts import Attempts, OrderedRows, begin, chosen, together
 from headrace.streams.patterns.automaton import Automaton, automaton_of
-from headrace.streams.patterns.equals import APART, equals_before, places_in_log
+from headrace.streams.patterns.equals import APART, equals_before
 from headrace.streams.patterns.evidence import CUT_OFF, Told, match_schema, match_table, own_names
 from headrace.streams.patterns.looks import AutomatonLook, FunctionLook, Searched
 from headrace.streams.patterns.python_rows import PythonRows, covered
@@ -37,7 +37,7 @@ _KEPT: Final = pa.schema(
         "_matched": pa.int64(),
         "_outcome": pa.int8(),
         "_length": pa.int64(),
-        "_apart": pa.string(),
+        "_apart": pa.int64(),
     }
 )
 
@@ -174,11 +174,8 @@ class Search:
         """What tells apart the matches that begin at these places."""
         source, count = self.source[firsts], len(self.kept)
         is_new = source >= count
-        if self.logic.is_by_arrival:
-            new = places_in_log(self.ready.take(pa.array(source[is_new] - count)))
-        else:
-            before = self._equals_before()[firsts[is_new]]
-            new = pa.array(before, mask=before == 0).cast(pa.string())
+        before = self._equals_before()[firsts[is_new]]
+        new = pa.array(before, pa.int64(), mask=before == 0)
         at = np.where(is_new, count + np.cumsum(is_new) - 1, source)
         return pa.concat_arrays([in_one_piece(self.kept["_apart"]), new]).take(pa.array(at))
 
@@ -186,6 +183,8 @@ class Search:
         """How many equal rows lie before each new row at which an attempt begins, by places."""
         if self.equals is None:
             self.equals = np.zeros(len(self.source), dtype=np.int64)
+            if self.logic.is_by_arrival:
+                return self.equals
             self.equals[self.begun] = equals_before(
                 self.rows.key_ends[self.begun],
                 self.rows.time_us[self.begun],

@@ -98,7 +98,7 @@ class Run:
     late_ids: set[int] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
     state: dict[str, pa.Table] = field(default_factory=dict)
-    ids: list[tuple[Found, str | None]] = field(default_factory=list)
+    ids: list[tuple[Found, int | None]] = field(default_factory=list)
     """Matches, and what tells those of equal rows apart."""
 
     def arrivals(self, rows: Iterable[Row]) -> Arrivals:
