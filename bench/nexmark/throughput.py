@@ -21,9 +21,7 @@ To install Flink SQL: make an environment, `pip install apache-flink`; its conne
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
-import re
 import statistics
 import subprocess
 import sys
@@ -33,7 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 sys.path += [str(ROOT / "examples" / "nexmark"), str(ROOT / "bench" / "streams")]
@@ -53,6 +51,7 @@ from headrace.streams.progress import Progress
 from headrace.streams.queries import Queries
 from headrace.streams.sinks.records import to_records
 from headrace.testing.process import BrokerProcess
+from nexmark_answers import Answer, answer_of, check
 from nexmark_reference import ANSWERS
 from nexmark_send import create_topics, send
 from nexmark_topics import auctions, bids, persons
@@ -65,16 +64,6 @@ WITHIN_S: Final = 3_600.0
 WARM_UP: Final = "warm-up-"
 TOPICS: Final = {"persons": persons, "auctions": auctions, "bids": bids}
 PIPELINES: Final = {query.name: query for query in nexmark.QUERIES}
-_OURS_ONLY: Final = {"firing", "removed", "channel_day"}
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?Z?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What tells two sets of rows apart, whatever their order."""
-
-    count: int
-    digest: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,29 +150,6 @@ def expected(events: int, names: Iterable[str]) -> tuple[dict[str, Answer], dict
     ended = World(persons=stream.persons, auctions=stream.auctions, bids=stream.bids)
     ours = {name: answer_of(ANSWERS[name](stream)) for name in names}
     return ours, {name: answer_of(ANSWERS[name](ended)) for name in names if name in FLINK_QUERIES}
-
-
-def answer_of(rows: Iterable[Row]) -> Answer:
-    """What is looked at of rows."""
-    count = digest = 0
-    for row in rows:
-        text = json.dumps(_plain(row), sort_keys=True)
-        digest += int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest())
-        count += 1
-    return Answer(count=count, digest=digest)
-
-
-def _plain(row: Row) -> Row:
-    """A row in which nothing is left of how its writer puts times and windows."""
-    flat = {**{name: value for name, value in row.items() if name != "window"}, **row.get("window", {})}
-    return {name: _timed(value) for name, value in flat.items() if name not in _OURS_ONLY}
-
-
-def _timed(value: Any) -> Any:
-    if not isinstance(value, str) or not _TIME.fullmatch(value):
-        return value
-    time, _, fraction = value.removesuffix("Z").partition(".")
-    return f"{time if time.count(':') == 2 else time + ':00'}.{fraction:0<6}"
 
 
 def measure(setting: Setting, name: str, wanted: Answer) -> list[Rates]:
@@ -281,13 +247,6 @@ def connector() -> Path:
     group, artifact, version = coordinate.split(":")
     jar = Jar(group=group, artifact=artifact, version=version, sha256=sha256)
     return resolve_jars(default_cache_dir(), default_jars_dir(), jars=(jar,))[0]
-
-
-def check(name: str, found: Answer, wanted: Answer) -> None:
-    """Exit where the answer is wrong."""
-    if found != wanted:
-        why = "" if found.count != wanted.count else ", and they are others"
-        sys.exit(f"{name}: {found.count:,} rows, not {wanted.count:,}{why}")
 
 
 def report(ours: Mapping[str, list[Rates]], flinks: Mapping[str, list[Rates]]) -> None:
