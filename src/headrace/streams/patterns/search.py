@@ -155,6 +155,8 @@ class Search:
     def _table(self, told: list[Told]) -> pa.Table:
         logic = self.logic
         schema = match_schema(self.ready.schema, logic.by, time_type(self.ready.schema, logic.time))
+        if not told:
+            return schema.empty_table()
         places = np.asarray([place for each in told for place in each.places], dtype=np.int64)
         return match_table(
             schema,
