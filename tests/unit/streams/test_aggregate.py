@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from headrace.errors import PipelineError
 from headrace.streams.aggregate import aggregate, check_names
@@ -13,6 +14,7 @@ class _Frame:
     """As much of a changelog as is looked at before anything is computed."""
 
     columns = ("id", "_weight")
+    schema = StructType([StructField("id", StringType()), StructField("_weight", IntegerType())])
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,8 @@ class AutomatonLook:
 
     @property
     def is_due(self) -> Flags:
-        return self.searched.attempts.outcome != Outcome.UNDECIDED
+        is_due: Flags = self.searched.attempts.outcome != Outcome.UNDECIDED
+        return is_due
 
     def outcome(self, number: int) -> Outcome:
         return Outcome(int(self.searched.attempts.outcome[number]))
