@@ -420,3 +420,12 @@ def test_what_contradicts_itself_is_refused(version: Any, how: Any, missing: Any
 def test_versions_must_be_kept_for_as_long_as_events_wait() -> None:
     with pytest.raises(PipelineError, match="keep them at least as long"):
         as_of(keep="1 minute", wait="2 minutes")
+
+
+def test_an_event_that_has_waited_is_given_once() -> None:
+    store, logic = Store(), lookup(missing=wait("1 hour"))
+    store.step(logic, arrivals_of([event("a", 1, 1), event("c", 1, 2)]))
+    assert given_rows(store.step(logic, arrivals_of([upsert("a", 2, "1")]))) == [(1, "1")]
+    assert given_rows(store.step(logic, arrivals_of([upsert("c", 2, "2"), upsert("a", 2, "3")]))) == [
+        (2, "2")
+    ]
