@@ -173,3 +173,16 @@ def test_a_value_that_was_not_sent_is_that_of_the_version_before(bucket: Callabl
     assert stepped.step(table([("upsert", 1, UNAVAILABLE, 2)])) == []
     assert shown(stepped.step(table([("upsert", 2, UNAVAILABLE, 2)]))) == [(None, 2, None, False)]
     assert stepped.last.counts == {"unavailable": 1}
+
+
+def test_what_is_gone_tells_no_value_that_was_not_sent(bucket: Callable[..., Any]) -> None:
+    for ends in ("delete", "truncate"):
+        stepped = bucket(TableVersions(key=("id",)))
+        stepped.step(table([("upsert", 1, "large", 1)]))
+        changes: list[Version] = [
+            ("upsert", 1, UNAVAILABLE, 2),
+            (ends, 1, None, 3),
+            ("upsert", 1, UNAVAILABLE, 4),
+        ]
+        assert shown(stepped.step(table(changes))) == [("large", 1, 3, False), (None, 4, None, False)]
+        assert stepped.last.counts == {"unavailable": 1}
