@@ -94,7 +94,7 @@ def test_matches_are_those_of_a_naive_search(
     assert run.state["rows"].num_rows == run.state["waiting"].num_rows == 0
 
 
-@FEW
+@settings(FEW, max_examples=50)
 @given(data=st.data())
 def test_matches_of_equal_rows_are_told_apart_however_batches_are_cut(
     data: st.DataObject, start: Callable[..., Any], row: Callable[..., Any]
