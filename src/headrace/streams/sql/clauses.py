@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.streams.sql.tokens import Token, normal_text, tokenize
+from headrace.streams.sql.tokens import Token, at_top, normal_text, tokenize
 
 _SETS: Final = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 _TAIL: Final = ("ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW", "QUALIFY")
@@ -34,15 +34,19 @@ class Item:
         """What its column is called; as Spark calls it where it has no name of its own."""
         if self.alias is not None:
             return self.alias
+        if self.is_path:
+            return tokenize(self.text)[-1].value
+        window = window_call(self)
+        return self.text if window is None else window.function
+
+    @property
+    def is_path(self) -> bool:
+        """Whether it is a column, or a part of one."""
         tokens = tokenize(self.text)
-        is_path = all(
+        return len(tokens) % 2 == 1 and all(
             token.is_symbol(".") if index % 2 else token.kind in {"word", "quoted"}
             for index, token in enumerate(tokens)
         )
-        if is_path and len(tokens) % 2:
-            return tokens[-1].value
-        window = window_call(self)
-        return self.text if window is None else window.function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,7 @@ def parse_clauses(sql: str) -> Clauses | None:
     tokens = tokenize(sql)
     if not tokens or not tokens[0].is_word("SELECT"):
         return None
-    top = _at_top(tokens)
+    top = at_top(tokens)
     if any(token.is_word(*_SETS) for token in top):
         return None
     starts = [token for token in top if token.is_word(*_CLAUSES) and not _is_part_of_name(token, tokens)]
@@ -135,17 +139,6 @@ def mentions_whole(sql: str, name: str) -> bool:
     )
 
 
-def _at_top(tokens: Sequence[Token]) -> list[Token]:
-    """Those that are in no parentheses or brackets."""
-    depth, found = 0, []
-    for token in tokens:
-        depth -= token.is_symbol(")") + token.is_symbol("]")
-        if depth == 0:
-            found.append(token)
-        depth += token.is_symbol("(") + token.is_symbol("[")
-    return found
-
-
 def _is_part_of_name(token: Token, tokens: Sequence[Token]) -> bool:
     """Whether it stands behind a dot, or is a column such as `window` where a clause can't be."""
     index = tokens.index(token)
@@ -174,7 +167,7 @@ def _by_comma(tokens: Sequence[Token]) -> list[list[Token]]:
     """Parted at the commas that are in no parentheses."""
     if not tokens:
         return []
-    commas = {id(token) for token in _at_top(tokens) if token.is_symbol(",")}
+    commas = {id(token) for token in at_top(tokens) if token.is_symbol(",")}
     parts: list[list[Token]] = [[]]
     for token in tokens:
         if id(token) in commas:

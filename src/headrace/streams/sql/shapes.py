@@ -23,6 +23,8 @@ from typing import Final, Literal
 from headrace.errors import SqlError
 from headrace.streams.sql.clauses import Clauses, Item, WindowCall, calls_window, parse_clauses, window_call
 from headrace.streams.sql.definitions import View
+from headrace.streams.sql.qualified import alias_of
+from headrace.streams.sql.tokens import tokenize
 from headrace.streams.topic import OF_CHANGES
 
 KEY_COLUMN: Final = "_key"
@@ -102,6 +104,22 @@ def aggregate_items(clauses: Clauses) -> list[Item]:
     return found
 
 
+def check_aliases(view: View, clauses: Clauses, columns: Sequence[str]) -> None:
+    """Raise if it groups by a name that is both a column of its source, which Spark takes, and an alias."""
+    known = {column.lower() for column in columns}
+    for item in clauses.groups:
+        name, found = item.normal.strip("`").lower(), _referred(clauses, item)
+        if found is None or name not in known:
+            continue
+        parts = [token.value.lower() for token in tokenize(found.text)[::2]] if found.is_path else []
+        is_of_table = len(parts) == 2 and (parts[0] not in known or parts[0] == alias_of(clauses.source))
+        if parts != [name] and not (is_of_table and parts[1] == name):
+            raise SqlError(
+                f"view {view.name} groups by {item.text}, which is a column that it reads, and what it calls "
+                f"{found.text} as well: write GROUP BY {found.text}, or another alias"
+            )
+
+
 def window_part(item: Item) -> str | None:
     """`start` or `end` for `window.start` and `window.end`, and nothing for `window`; None for all else."""
     for name in ("window", "session_window"):
@@ -165,7 +183,7 @@ def _referred(clauses: Clauses, item: Item) -> Item | None:
         number = int(item.normal)
         return clauses.items[number - 1] if 1 <= number <= len(clauses.items) else None
     by_text = (each for each in clauses.items if each.normal == item.normal)
-    by_name = (each for each in clauses.items if each.name.lower() == item.normal.strip("`"))
+    by_name = (each for each in clauses.items if each.name.lower() == item.normal.strip("`").lower())
     return next(by_text, None) or next(by_name, None)
 
 

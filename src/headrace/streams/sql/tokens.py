@@ -14,6 +14,7 @@ White space and comments (`--` to the end of the line, and nested `/* */`) lie b
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -109,6 +110,17 @@ def place(text: str, position: int) -> str:
 def normal_text(tokens: list[Token]) -> str:
     """The same for texts that differ only in space, comments and capitals of words."""
     return " ".join(token.text.lower() if token.kind == "word" else token.text for token in tokens)
+
+
+def at_top(tokens: Sequence[Token]) -> list[Token]:
+    """Those that are in no parentheses or brackets."""
+    depth, found = 0, []
+    for token in tokens:
+        depth -= token.is_symbol(")") + token.is_symbol("]")
+        if depth == 0:
+            found.append(token)
+        depth += token.is_symbol("(") + token.is_symbol("[")
+    return found
 
 
 def _token(text: str, position: int) -> Token:

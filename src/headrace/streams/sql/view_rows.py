@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -18,8 +18,17 @@ from headrace.streams.sql.analysis import analyse_on, can_stream, operators_of
 from headrace.streams.sql.clauses import Clauses, WindowCall, window_call
 from headrace.streams.sql.definitions import View
 from headrace.streams.sql.frames import taken_apart, timeless
-from headrace.streams.sql.shapes import KEY_COLUMN, Shape, aggregate_items, group_items, shape_of, window_part
-from headrace.streams.sql.tokens import Token, name_text, tokenize
+from headrace.streams.sql.qualified import unqualified
+from headrace.streams.sql.shapes import (
+    KEY_COLUMN,
+    Shape,
+    aggregate_items,
+    check_aliases,
+    group_items,
+    shape_of,
+    window_part,
+)
+from headrace.streams.sql.tokens import name_text
 from headrace.streams.topic import CHANGE_COLUMN, METADATA_COLUMN
 from headrace.streams.window import window
 from headrace.streams.windows.kinds import Kind, hopping, session_window, tumbling
@@ -46,6 +55,8 @@ def view_rows(view: View, frames: Frames) -> DataFrame:
     """The rows that the view writes. `frames` are its tables by name, as pipelines are given them."""
     tables = {table.name: taken_apart(frames[table.name], table) for table in view.tables}
     shape = shape_of(view)
+    if shape.clauses is not None and shape.clauses.groups:
+        check_aliases(view, shape.clauses, _selected(view, shape.clauses, tables).columns)
     made = _MAKERS[shape.kind](view, shape, tables)
     _check_key(view, shape, made)
     if len(shape.key) > 1:
@@ -107,7 +118,7 @@ def _windows(view: View, shape: Shape, tables: Frames) -> DataFrame:
     _refuse_state(view, base)
     base, by = _grouped(view, clauses, base)
     made = window(base, _kind(call), by=list(by.values()), event_time=call.column).agg(
-        *_aggregates(clauses, by)
+        *_aggregates(clauses, base, by)
     )
     return made.select(*_result(view, clauses, by), _FIRING)
 
@@ -132,7 +143,7 @@ def _table_groups(view: View, shape: Shape, tables: Frames) -> DataFrame:
     _refuse_state(view, _selected(view, clauses, tables))
     changed = {name: changes(frame).drop(CHANGED_AT) for name, frame in tables.items()}
     base, by = _grouped(view, clauses, _selected(view, clauses, changed))
-    made = aggregate(base, *_aggregates(clauses, by), by=list(by.values()))
+    made = aggregate(base, *_aggregates(clauses, base, by), by=list(by.values()))
     return upserts(made.select(*_result(view, clauses, by), WEIGHT), key=shape.key)
 
 
@@ -172,8 +183,9 @@ def _refuse_state(view: View, rows: DataFrame) -> None:
 def _grouped(view: View, clauses: Clauses, base: DataFrame) -> tuple[DataFrame, dict[str, str]]:
     """With a column for each thing that is grouped by; and their columns, by the names in the result."""
     by: dict[str, str] = {}
+    columns = base.columns
     for number, (name, item) in enumerate(group_items(view, clauses).items()):
-        text = _unqualified(item.text, clauses.source)
+        text = unqualified(item.text, clauses.source, columns)
         if text.strip("`") == name and name in base.columns:
             by[name] = name
         else:
@@ -182,9 +194,9 @@ def _grouped(view: View, clauses: Clauses, base: DataFrame) -> tuple[DataFrame, 
     return base, by
 
 
-def _aggregates(clauses: Clauses, by: Mapping[str, str]) -> list[Column]:
+def _aggregates(clauses: Clauses, base: DataFrame, by: Mapping[str, str]) -> list[Column]:
     return [
-        F.expr(_unqualified(item.text, clauses.source)).alias(item.name)
+        F.expr(unqualified(item.text, clauses.source, base.columns)).alias(item.name)
         for item in aggregate_items(clauses)
         if item.name not in by
     ]
@@ -215,36 +227,6 @@ def _kind(call: WindowCall) -> Kind:
         return tumbling(size)
     every, offset = rest[0], rest[1] if len(rest) > 1 else "0 seconds"
     return tumbling(size, offset=offset) if every == size else hopping(size, every=every, offset=offset)
-
-
-def _unqualified(text: str, source: str) -> str:
-    """Without the table's name, or its alias, before columns."""
-    names = {token.value.lower() for token in tokenize(source) if token.kind in {"word", "quoted"}}
-    tokens = tokenize(text)
-    kept: list[Token] = []
-    for index, token in enumerate(tokens):
-        following = tokens[index + 1] if index + 1 < len(tokens) else None
-        before = tokens[index - 1] if index else None
-        is_prefix = (
-            token.kind in {"word", "quoted"}
-            and token.value.lower() in names
-            and following is not None
-            and following.is_symbol(".")
-            and not (before is not None and before.is_symbol("."))
-        )
-        is_dot = token.is_symbol(".") and before is not None and before not in kept
-        if not is_prefix and not is_dot:
-            kept.append(token)
-    return _joined(text, kept)
-
-
-def _joined(text: str, tokens: Sequence[Token]) -> str:
-    """The tokens, with the space that was between them."""
-    found, end = "", tokens[0].start
-    for token in tokens:
-        found += " " * (token.start > end and text[token.start - 1].isspace()) + token.text
-        end = token.end
-    return found
 
 
 def _check_key(view: View, shape: Shape, rows: DataFrame) -> None:

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import SqlError
 from headrace.streams.sql.catalog import table_of_view
 from headrace.streams.sql.definitions import Table, View
-from headrace.streams.sql.shapes import Kind, shape_of
+from headrace.streams.sql.shapes import Kind, check_aliases, shape_of
 from headrace.streams.sql.view_pipeline import pipeline_of
 from headrace.streams.topic import Topic
 
@@ -81,6 +81,33 @@ def test_what_would_not_stay_right_is_refused_with_what_to_do(made: View, told: 
     with pytest.raises(SqlError) as refusal:
         shape_of(made)
     assert told in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "is_refused"),
+    [
+        ("select upper(city) as city, count(*) n from orders group by city", True),
+        ("select upper(city) as city, count(*) n from orders group by `City`", True),
+        ("select address.city, count(*) n from orders group by city", True),
+        ("select upper(city) as city, count(*) n from orders group by upper(city)", False),
+        ("select upper(city) as city, count(*) n from orders group by 1", False),
+        ("select upper(city) as c, count(*) n from orders group by c", False),
+        ("select o.city, count(*) n from orders o group by city", False),
+        ("select `city`, count(*) n from orders group by city", False),
+        ("select city as c, upper(city) as city, count(*) n from orders group by city", False),
+    ],
+)
+def test_a_group_by_what_is_a_column_and_an_alias_of_something_else_is_refused(
+    query: str, is_refused: bool
+) -> None:
+    made = view(query)
+    clauses = shape_of(made).clauses
+    assert clauses is not None
+    if not is_refused:
+        check_aliases(made, clauses, ["id", "city", "address"])
+        return
+    with pytest.raises(SqlError, match=r"write GROUP BY .*, or another alias"):
+        check_aliases(made, clauses, ["id", "city", "address"])
 
 
 def test_a_view_is_a_pipeline_of_its_name_into_a_topic_of_its_name() -> None:
