@@ -253,6 +253,13 @@ def test_views_of_a_table_follow_its_changes(spark: SparkSession, view: Callable
             "joins or orders before",
         ),
         ("SELECT 1 AS one", "reads no topic"),
+        ("SELECT pid, now() AS seen FROM products", "has now, which gives another value each time"),
+        ("SELECT pid FROM products WHERE price < rand()", "has rand, which"),
+        ("SELECT name, max(current_date) AS d FROM products GROUP BY name", "has current_date, which"),
+        ("SELECT city, count(*) n FROM orders WHERE at > now() GROUP BY city", "has now, which"),
+        ("SELECT id FROM orders WHERE id IN (SELECT id FROM orders)", "has a query in an expression"),
+        ("SELECT id, (SELECT max(id) FROM orders) AS m FROM orders", "has a query in an expression"),
+        ("SELECT upper(city) AS city, count(*) n FROM orders GROUP BY city", "or another alias"),
         ("SELECT id, at - at AS age FROM orders", "age is interval .* cast it"),
     ],
 )

@@ -7,7 +7,7 @@ only tables that the query reads are looked at, however it names them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -15,7 +15,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import SqlError
-from headrace.streams.describe import plan_of
+from headrace.streams.describe import columns_of, plan_of
+from headrace.streams.plans.lineage import UNCERTAIN, output_of, trace
 from headrace.streams.sql.clauses import mentions_whole
 from headrace.streams.sql.sentences import is_in_parts, name_of, sentence, streaming_sentence
 from headrace.streams.sql.tokens import name_text
@@ -25,6 +26,7 @@ TABLES_MAX: Final = 100
 """How many tables a query may read."""
 HIDDEN: Final = (METADATA_COLUMN, CHANGE_COLUMN, "_key")
 """Columns that `*` does not stand for: they come only where they are named."""
+_SUBQUERIES: Final = {"ListQuery", "Exists", "ScalarSubquery", "LateralSubquery"}
 _UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _PATH: Final = "REQUIRES_SINGLE_PART_NAMESPACE"
 
@@ -95,6 +97,37 @@ def can_stream(rows: DataFrame, mode: str) -> str | None:
 def operators_of(rows: DataFrame) -> set[str]:
     """Spark's names of the operators that the query has."""
     return {node.kind for node in plan_of(rows).walk() if node.children}
+
+
+def subqueries_of(rows: DataFrame) -> set[str]:
+    """Spark's names of the queries in the query's expressions, such as `IN (SELECT ...)`."""
+    return {kind for node in plan_of(rows).walk() for kind in _classes(node.fields)} & _SUBQUERIES
+
+
+def uncertain_functions(rows: DataFrame, tables: Mapping[str, DataFrame], *, of_columns: bool) -> set[str]:
+    """The functions that give another value each time and decide which rows there are, or what is in them.
+
+    Those that are only in columns count `of_columns` alone.
+    """
+    plan = plan_of(rows)
+    lineage = trace(plan, columns_of(tables))
+    found = set(lineage.uncertain_rows)
+    if of_columns:
+        for column in output_of(plan):
+            found |= lineage.causes(column)
+    return found & set(UNCERTAIN.values())
+
+
+def _classes(value: object) -> Iterator[str]:
+    """The classes in a part of a plan's JSON."""
+    if isinstance(value, Mapping):
+        if isinstance(kind := value.get("class"), str):
+            yield kind.rpartition(".")[2]
+        for member in value.values():
+            yield from _classes(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _classes(member)
 
 
 def _missing(error: AnalysisException) -> str | None:

@@ -14,7 +14,13 @@ from headrace.streams.changelog.zset import CHANGED_AT, WEIGHT
 from headrace.streams.changes import changes, upserts
 from headrace.streams.plans.results import IDENTITY_KEY
 from headrace.streams.sinks.records import JSON_OPTIONS
-from headrace.streams.sql.analysis import analyse_on, can_stream, operators_of
+from headrace.streams.sql.analysis import (
+    analyse_on,
+    can_stream,
+    operators_of,
+    subqueries_of,
+    uncertain_functions,
+)
 from headrace.streams.sql.clauses import Clauses, WindowCall, window_call
 from headrace.streams.sql.definitions import View
 from headrace.streams.sql.frames import taken_apart, timeless
@@ -57,6 +63,7 @@ def view_rows(view: View, frames: Frames) -> DataFrame:
     shape = shape_of(view)
     if shape.clauses is not None and shape.clauses.groups:
         check_aliases(view, shape.clauses, _selected(view, shape.clauses, tables).columns)
+    _refuse_moving(view, shape, tables)
     made = _MAKERS[shape.kind](view, shape, tables)
     _check_key(view, shape, made)
     if len(shape.key) > 1:
@@ -177,6 +184,24 @@ def _refuse_state(view: View, rows: DataFrame) -> None:
         raise SqlError(
             f"view {view.name} has {', '.join(sorted(others))} in what it selects from: make a view for each "
             "step, or use hr.join, hr.window and hr.keyed in Python"
+        )
+
+
+def _refuse_moving(view: View, shape: Shape, tables: Frames) -> None:
+    """Refuse what would not be the same when it is computed again, of rows that have not changed."""
+    whole = _analysed(view, view.query, tables)
+    if subqueries_of(whole):
+        raise SqlError(
+            f"view {view.name} has a query in an expression, whose result would change under rows that were "
+            "given: use hr.join or hr.join_tables in Python"
+        )
+    of_table = shape.kind in {"table rows", "table groups"}
+    if not of_table and shape.kind != "groups":
+        return
+    if found := uncertain_functions(whole, tables, of_columns=of_table):
+        raise SqlError(
+            f"view {view.name} has {' and '.join(sorted(found))}, which gives another value each time, so "
+            "that its current rows would not stay right: leave it to who queries the view"
         )
 
 
