@@ -75,10 +75,15 @@ class Lines:
     """Whether there was a row behind the limit."""
     _has_header: bool = False
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many rows as are wanted."""
+        return self.limit is not None and self.count >= self.limit
+
     def write(self, rows: Iterable[str]) -> None:
         """Print rows that are JSON, up to the limit."""
         for row in rows:
-            if self.limit is not None and self.count == self.limit:
+            if self.is_full:
                 self.is_cut = True
                 break
             self._write_row(row)

@@ -113,7 +113,7 @@ class Runner:
 
             def write(batch: Iterable[str]) -> None:
                 lines.write(batch)
-                if lines.is_cut:
+                if lines.is_full:
                     stop.set()
 
             live.run(rows, gives, write, stop, _note)

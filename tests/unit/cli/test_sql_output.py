@@ -33,8 +33,10 @@ def test_what_a_limit_cuts_off_is_told(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_limit_that_is_reached_by_the_last_row_cuts_nothing_off() -> None:
     lines = Lines(format="json", columns=["id"], limit=3)
-    lines.write(ROWS)
-    assert not lines.is_cut
+    lines.write(ROWS[:2])
+    assert not lines.is_full
+    lines.write(ROWS[2:])
+    assert (lines.is_full, lines.is_cut) == (True, False)
 
 
 def test_a_csv_without_rows_has_its_header(capsys: pytest.CaptureFixture[str]) -> None:
