@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeVar
 
 from headrace.errors import SqlError
+from headrace.streams.sql.refused import find_refused
 from headrace.streams.sql.tokens import Token, place, tokenize
 
 _QUERY_WORDS: Final = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
@@ -176,9 +177,8 @@ class _Parser:
         if not (first.is_word(*_QUERY_WORDS) or first.is_symbol("(")):
             raise self._error(first, "a query begins with SELECT or WITH")
         rest = self._tokens[self._next :]
-        for token, following in zip(rest, [*rest[1:], None], strict=True):
-            if token.is_word("INSERT") and following is not None and following.is_word("INTO", "OVERWRITE"):
-                raise self._error(token, "queries change nothing: write to topics with `headrace produce`")
+        if (refused := find_refused(rest)) is not None:
+            raise self._error(*refused)
         return self._text[first.start : rest[-1].end]
 
     def _columns(self) -> str | None:

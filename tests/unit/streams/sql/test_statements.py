@@ -61,6 +61,15 @@ def test_a_statement_is_read(text: str, statement: Statement) -> None:
         ("select 1;\nDELETE from t", "line 2, column 1: 'DELETE' begins no statement"),
         ("with x as (select 1) insert into t select * from x", "column 22: queries change nothing"),
         ("from t insert overwrite u select *", "column 8: queries change nothing"),
+        ("with x as (select 1) delete from t", "column 22: queries change nothing"),
+        ("with x as (select 1), update (a) as (select 2) update t set a = 1", "column 48: queries change"),
+        ("with x as (select 1) merge into t using x on true", "column 22: queries change nothing"),
+        ("from t insert with schema evolution into u select *", "column 8: queries change nothing"),
+        ("select transform(id) using 'cat' from t", "column 22: queries run no other programs"),
+        ("create view v as from t map id using 'cat'", "queries run no other programs"),
+        ("select `Reflect`('java.lang.System', 'exit', 1)", "column 8: queries call no methods of Java"),
+        ("select system.builtin.java_method('a', 'b')", "queries call no methods of Java"),
+        ("select identifier('reflect')('a', 'b')", "write the name itself instead of IDENTIFIER"),
         ("create or replace view v as select 1", "column 8: write CREATE TABLE or CREATE VIEW; DROP"),
         ("create view v select 1", "column 15: there is 'select' instead of AS; write CREATE VIEW name AS"),
         ("create view v as", "column 17: here a SELECT is missing"),
@@ -77,6 +86,21 @@ def test_what_is_no_statement_is_refused_with_its_place(text: str, told: str) ->
     with pytest.raises(SqlError) as refusal:
         parse_statements(text)
     assert told in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select delete from t",
+        "with update as (select 1) select count(*) update from update",
+        "with x (delete) as (select 1) select * from x",
+        "select transform(a, x -> x + 1) from t join u using (id)",
+        "select reflect from t",
+        "select 'reflect(1)'",
+    ],
+)
+def test_words_that_are_names_are_not_refused(text: str) -> None:
+    assert parse_statements(text) == [Query(sql=text)]
 
 
 @given(st.lists(st.sampled_from(["select 1", "show views", "select ';'", "select `;`", "/* ; */ select 2"])))
