@@ -203,6 +203,20 @@ def test_a_view_of_groups_is_queried_by_its_current_rows(
         view("by_city", "SELECT id FROM orders")
 
 
+def test_the_group_of_rows_without_a_value_is_a_row_as_others(
+    view: Callable[[str, str], View],
+    script: Callable[[View], PipelineScript],
+    select: Callable[[str], list[Any]],
+) -> None:
+    made = view("cities", "SELECT city, count(*) AS n FROM orders GROUP BY city")
+    nowhere = json.dumps({"id": "o2", "city": None})
+    script(made).add(made.tables[0].topic, order(1, "bonn", 1), nowhere).process()
+    assert select("SELECT * FROM cities ORDER BY n, city") == [
+        {"city": None, "n": 1},
+        {"city": "bonn", "n": 1},
+    ]
+
+
 def test_a_view_of_windows_gives_each_once_and_has_a_topic_for_late_rows(
     spark: SparkSession,
     config: StreamsConfig,
@@ -239,7 +253,10 @@ def test_views_of_a_table_follow_its_changes(spark: SparkSession, view: Callable
         return sorted(tuple(row) for row in view_rows(made, frames).collect())
 
     assert rows(cheap) == [(3, "OIL", False)]
-    assert rows(names) == [("oil", 1, 1.0, False), ("tea", 1, 5.0, False)]
+    assert rows(names) == [
+        ("oil", 1, 1.0, False, '{"name":"oil"}'),
+        ("tea", 1, 5.0, False, '{"name":"tea"}'),
+    ]
 
 
 @pytest.mark.parametrize(

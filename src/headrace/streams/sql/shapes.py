@@ -11,7 +11,8 @@
 Rows that come too late for their window are in `<view>.late`.
 
 What a group is told by is what it is grouped by, which therefore must be selected. Records have one key: of
-several columns it is their JSON, in the column `_key`.
+several columns it is their JSON, in the column `_key`. So it is of one column that may be null: a record
+without a key would be no row of any group.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from typing import Final, Literal
 
 from headrace.errors import SqlError
 from headrace.streams.sql.clauses import Clauses, Item, WindowCall, calls_window, parse_clauses, window_call
-from headrace.streams.sql.definitions import View
+from headrace.streams.sql.definitions import View, split_columns
 from headrace.streams.sql.qualified import alias_of
 from headrace.streams.sql.tokens import tokenize
 from headrace.streams.topic import OF_CHANGES
 
 KEY_COLUMN: Final = "_key"
-"""The key of records where several columns make it."""
+"""The key of records where several columns make it, or one that may be null."""
 
 Kind = Literal["rows", "groups", "windows", "table rows", "table groups"]
 KEYED: Final = ("groups", "table rows", "table groups")
@@ -42,6 +43,8 @@ class Shape:
     kind: Kind
     key: tuple[str, ...] = ()
     """The columns that tell its current rows apart, by the names that they have in the result."""
+    may_be_null: bool = False
+    """Whether the column of the key may be."""
     clauses: Clauses | None = None
     window: WindowCall | None = None
 
@@ -55,7 +58,7 @@ class Shape:
         """The column that is the key of the records, where the shape says it."""
         if not self.is_keyed:
             return None
-        return self.key[0] if len(self.key) == 1 else KEY_COLUMN
+        return self.key[0] if len(self.key) == 1 and not self.may_be_null else KEY_COLUMN
 
 
 def shape_of(view: View) -> Shape:
@@ -69,15 +72,15 @@ def shape_of(view: View) -> Shape:
     if clauses is None or not clauses.groups:
         return Shape(kind="rows", clauses=clauses)
     windows = [found for item in clauses.groups if (found := _window(item, clauses)) is not None]
-    key = tuple(selected.name for item in clauses.groups for selected in [_selected(view, clauses, item)])
     for item in clauses.groups:
+        _selected(view, clauses, item)
         if calls_window(_referred(clauses, item) or item) and _window(item, clauses) is None:
             raise SqlError(
                 f"view {view.name} groups by {item.text}: write a window of time as window(column, '1 "
                 "minute'), window(column, '10 minutes', '1 minute') or session_window(column, '30 minutes')"
             )
     if not windows:
-        return Shape(kind="groups", key=_checked(view, key), clauses=clauses)
+        return _by_groups(view, "groups", clauses)
     if len(windows) > 1:
         raise SqlError(f"view {view.name} groups by two windows: make a view for each")
     return Shape(kind="windows", clauses=clauses, window=windows[0])
@@ -144,8 +147,27 @@ def _of_table(view: View, clauses: Clauses | None) -> Shape:
             f"view {view.name} takes windows of a table's changes, which have no time of their own: group by "
             "columns, or use hr.history in Python"
         )
-    key = tuple(_selected(view, clauses, item).name for item in clauses.groups)
-    return Shape(kind="table groups", key=_checked(view, key), clauses=clauses)
+    return _by_groups(view, "table groups", clauses)
+
+
+def _by_groups(view: View, kind: Kind, clauses: Clauses) -> Shape:
+    items = [_selected(view, clauses, item) for item in clauses.groups]
+    key = _checked(view, [item.name for item in items])
+    may_be_null = not all(_is_required(view, clauses, item) for item in items)
+    return Shape(kind=kind, key=key, may_be_null=may_be_null, clauses=clauses)
+
+
+def _is_required(view: View, clauses: Clauses, item: Item) -> bool:
+    """Whether it is a column of the one table that it reads, which says that it is never null."""
+    if len(view.tables) != 1:
+        return False
+    alias, topic = alias_of(clauses.source), view.tables[0].topic
+    if not item.is_path or alias is None or topic.format != "json" or topic.schema is None:
+        return False
+    *table, name = [token.value.lower() for token in tokenize(item.text)[::2]]
+    kinds = {column.lower(): kind for column, kind in split_columns(topic.schema).items()}
+    is_column = table in ([], [alias]) and name in kinds
+    return is_column and kinds[name].upper().split()[-2:] == ["NOT", "NULL"]
 
 
 def _refuse_tail(view: View, clauses: Clauses) -> None:

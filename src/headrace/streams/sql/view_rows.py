@@ -66,7 +66,7 @@ def view_rows(view: View, frames: Frames) -> DataFrame:
     _refuse_moving(view, shape, tables)
     made = _MAKERS[shape.kind](view, shape, tables)
     _check_key(view, shape, made)
-    if len(shape.key) > 1:
+    if shape.record_key == KEY_COLUMN:
         made = _by_one_key(made, shape)
     return made.drop(METADATA_COLUMN)
 

@@ -14,7 +14,10 @@ from headrace.streams.topic import Topic
 ORDERS = Table(
     name="orders",
     topic=Topic(
-        name="orders", schema="id string, city string, at timestamp", event_time="at", watermark="1 minute"
+        name="orders",
+        schema="id string not null, city string, at timestamp",
+        event_time="at",
+        watermark="1 minute",
     ),
 )
 PRODUCTS = Table(
@@ -31,8 +34,11 @@ def view(query: str, *tables: Table, key: str | None = None) -> View:
     [
         (view("select id from orders where id > 'a'"), "rows", (), None),
         (view("select id from orders union all select id from orders"), "rows", (), None),
-        (view("select city, count(*) n from orders group by city"), "groups", ("city",), "city"),
-        (view("select upper(city) c, count(*) n from orders group by 1"), "groups", ("c",), "c"),
+        (view("select city, count(*) n from orders group by city"), "groups", ("city",), "_key"),
+        (view("select id, count(*) n from orders group by id"), "groups", ("id",), "id"),
+        (view("select o.Id, count(*) n from orders o group by 1"), "groups", ("Id",), "Id"),
+        (view("select id, count(*) n from (select * from orders) group by id"), "groups", ("id",), "_key"),
+        (view("select upper(city) c, count(*) n from orders group by 1"), "groups", ("c",), "_key"),
         (view("select city, id, count(*) n from orders group by city, id"), "groups", ("city", "id"), "_key"),
         (
             view("select city, window, count(*) from orders group by city, window(at, '1 day')"),
@@ -46,7 +52,7 @@ def view(query: str, *tables: Table, key: str | None = None) -> View:
             view("select price, count(*) n from products group by price", PRODUCTS),
             "table groups",
             ("price",),
-            "price",
+            "_key",
         ),
     ],
 )
@@ -112,7 +118,7 @@ def test_a_group_by_what_is_a_column_and_an_alias_of_something_else_is_refused(
 
 def test_a_view_is_a_pipeline_of_its_name_into_a_topic_of_its_name() -> None:
     pipeline = pipeline_of(view("select city, count(*) n from orders group by city"))
-    assert (pipeline.name, pipeline.outputs) == ("v", (Topic(name="v", key=("city",)),))
+    assert (pipeline.name, pipeline.outputs) == ("v", (Topic(name="v", key=("_key",)),))
     assert list(pipeline.sources().values()) == [ORDERS.topic]
 
 
