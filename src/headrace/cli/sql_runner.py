@@ -7,8 +7,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from headrace.cli.sql_output import LIVE_ROWS_MAX, TABLE_ROWS_MAX, Lines, LiveTa
 from headrace.config import StreamsConfig
 from headrace.driver.restarts import RestartPolicy
 from headrace.driver.supervise import Supervised
+from headrace.streams.checkpoint import try_lock_checkpoint
 from headrace.streams.sql.bounded import rows_of
 from headrace.streams.sql.shapes import shape_of
 from headrace.streams.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement
@@ -165,14 +167,26 @@ class ViewDriver:
         ).run()
 
     def start(self, view: View) -> subprocess.Popen[bytes]:
-        """Run it beside this process, which it does not outlive."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "headrace.child", "-m", "headrace", *self._arguments(view)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        """Run it beside this process, which it does not outlive. What it says goes to its log."""
+        log = self.log_path(view.name)
+        log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with log.open("wb") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", "headrace.child", "-m", "headrace", *self._arguments(view)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                start_new_session=True,
+            )
+
+    def is_running(self, name: str) -> bool:
+        """Whether the view runs, in whatever process."""
+        with ExitStack() as held:
+            return not try_lock_checkpoint(self.config, name, held)
+
+    def log_path(self, name: str) -> Path:
+        """Where a view that runs beside this process says what it does."""
+        return Store(data_dir=self.config.data_dir).log_path(name)
 
     def _arguments(self, view: View) -> list[str]:
         path = Store(data_dir=self.config.data_dir).view_path(view.name)

@@ -19,6 +19,7 @@ from headrace.streams.sql.statements import is_complete, parse_statements
 
 if TYPE_CHECKING:
     from headrace.cli.sql_runner import Runner, ViewDriver
+    from headrace.streams.sql.definitions import View
 
 HISTORY_MAX: Final = 1_000
 """How many lines are remembered."""
@@ -62,6 +63,8 @@ class Shell:
         """The next one, over as many lines as it has; None at the end."""
         text = ""
         while True:
+            if not text:
+                self._tell_ended()
             try:
                 text += self._read(_MORE if text else _PROMPT) + "\n"
             except EOFError:
@@ -84,13 +87,27 @@ class Shell:
             for statement in parse_statements(text):
                 view = self._runner.run(statement)
                 if view is not None:
-                    self._views[view.name] = self._driver.start(view)
-                    say(f"view {view.name} runs beside this shell, until it ends")
+                    self._start(view)
         except HeadraceError as error:
             err.print("[bold red]error:[/bold red]", end=" ")
             err.print(str(error), markup=False, soft_wrap=True)
         except KeyboardInterrupt:
             say("given up")
+
+    def _start(self, view: View) -> None:
+        self._tell_ended()
+        if view.name in self._views or self._driver.is_running(view.name):
+            say(f"view {view.name} runs already")
+            return
+        self._views[view.name] = self._driver.start(view)
+        say(f"view {view.name} runs beside this shell, until it ends")
+
+    def _tell_ended(self) -> None:
+        """Say which views have ended by themselves."""
+        for name, process in list(self._views.items()):
+            if (code := process.poll()) is not None:
+                del self._views[name]
+                say(f"view {name} has ended, with code {code}: see {self._driver.log_path(name)}")
 
     def _prepare(self, history: Path) -> None:
         readline.set_history_length(HISTORY_MAX)
@@ -118,6 +135,7 @@ class Shell:
             return candidates(line, word, tables, lambda name: list(engine.columns(name)))
 
     def _stop_views(self) -> None:
+        self._tell_ended()
         for process in self._views.values():
             assert process.stdin is not None, "it was given a pipe"
             # It ends when its parent seems to have gone.

@@ -33,9 +33,13 @@ class Runner:
 class Process:
     """A view that runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: int | None = None) -> None:
+        self.code = code
         self.stdin = SimpleNamespace(close=lambda: self.said.append("closed"))
         self.said: list[str] = []
+
+    def poll(self) -> int | None:
+        return self.code
 
     def wait(self, _timeout: float) -> None:
         self.said.append("ended")
@@ -54,9 +58,18 @@ def typed(*lines: str | type[BaseException]) -> Callable[[str], str]:
     return read
 
 
-def run(data_dir: Path, *lines: str | type[BaseException]) -> tuple[Runner, Process]:
-    runner, process = Runner(data_dir), Process()
-    driver = SimpleNamespace(start=lambda _view: process)
+def run(
+    data_dir: Path, *lines: str | type[BaseException], code: int | None = None, is_running: bool = False
+) -> tuple[Runner, Process]:
+    runner, process = Runner(data_dir), Process(code)
+
+    def start(_view: View) -> Process:
+        process.said.append("started")
+        return process
+
+    driver = SimpleNamespace(
+        start=start, is_running=lambda _name: is_running, log_path=lambda name: data_dir / f"{name}.log"
+    )
     Shell(runner, driver, typed(*lines)).run()  # type: ignore[arg-type] # they stand in for them
     return runner, process
 
@@ -87,8 +100,28 @@ def test_words_end_it_too(tmp_path: Path, word: str) -> None:
 
 def test_views_run_beside_it_and_end_with_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, process = run(tmp_path, "CREATE VIEW v AS SELECT 1;", "help;")
-    assert process.said == ["closed", "ended"]
+    assert process.said == ["started", "closed", "ended"]
     assert "stopped v; `headrace run --views` runs views without this shell" in capsys.readouterr().err
+
+
+def test_a_view_that_runs_is_not_started_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    create = "CREATE VIEW IF NOT EXISTS v AS SELECT 1;"
+    _, process = run(tmp_path, create, create)
+    assert process.said == ["started", "closed", "ended"]
+    _, process = run(tmp_path, create, is_running=True)
+    assert process.said == []
+    assert capsys.readouterr().err.count("view v runs already") == 2
+
+
+def test_a_view_that_has_ended_by_itself_is_told_and_can_be_started_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create = "CREATE VIEW IF NOT EXISTS v AS SELECT 1;"
+    _, process = run(tmp_path, create, create, code=3)
+    assert process.said == ["started", "started"]
+    told = capsys.readouterr().err.replace("\n", "")
+    assert told.count("view v has ended, with code 3: see ") == 2
+    assert "v.log" in told
 
 
 def test_its_history_is_in_the_data_directory(tmp_path: Path) -> None:

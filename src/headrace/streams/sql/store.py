@@ -3,6 +3,7 @@
 DATA/sql/tables/<name>.sql
 DATA/sql/views/<name>.sql
 DATA/sql/history            of the shell
+DATA/sql/logs/<name>.log    what a view said that ran beside the shell, the last time
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ class Store:
     def table_path(self, name: str) -> Path:
         """Where a table of that name is kept."""
         return self.data_dir / "sql" / "tables" / f"{_checked(name)}.sql"
+
+    def log_path(self, name: str) -> Path:
+        """What a view of that name says that runs beside the shell."""
+        return self.data_dir / "sql" / "logs" / f"{_checked(name)}.log"
 
     def tables(self) -> dict[str, Table]:
         """All tables, by name."""
