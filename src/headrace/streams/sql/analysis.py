@@ -7,7 +7,7 @@ only tables that the query reads are looked at, however it names them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException
@@ -69,17 +69,23 @@ def analyse_on(session: SparkSession, sql: str, frames: Mapping[str, DataFrame])
 def without_hidden(rows: DataFrame, sql: str) -> DataFrame:
     """Without the columns that came by `*` only, and with names that tell the columns apart."""
     kept = [name for name in rows.columns if name not in HIDDEN or mentions_whole(sql, name)]
-    if len(set(rows.columns)) == len(rows.columns):
+    if len({name.lower() for name in rows.columns}) == len(rows.columns):
         return rows.select(*(name_text(name) for name in kept))
-    names: list[str] = []
-    for name in rows.columns:
-        number, unique = 1, name
-        while unique in names:
-            number += 1
-            unique = f"{name}_{number}"
-        names.append(unique)
+    names = unique_names(rows.columns)
     chosen = [new for new, old in zip(names, rows.columns, strict=True) if old in kept]
     return rows.toDF(*names).select(*(name_text(name) for name in chosen))
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """The names, with numbers behind those that were there before; capitals tell none apart."""
+    found: list[str] = []
+    for name in names:
+        number, unique = 1, name
+        while unique.lower() in {each.lower() for each in found}:
+            number += 1
+            unique = f"{name}_{number}"
+        found.append(unique)
+    return found
 
 
 def can_stream(rows: DataFrame, mode: str) -> str | None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from headrace.config import StreamsConfig
 from headrace.errors import SqlError
 from headrace.streams.admin import Cluster
-from headrace.streams.sql.definitions import Table, View, dead_letters_table, is_dead_letters, key_columns
+from headrace.streams.sql.definitions import Table, View, dead_letters_table, is_dead_letters
 from headrace.streams.sql.infer import infer
 from headrace.streams.sql.sample import sample
 from headrace.streams.sql.sentences import near
-from headrace.streams.sql.shapes import shape_of
+from headrace.streams.sql.shapes import shape_of, topic_key
 from headrace.streams.sql.store import Store
 from headrace.streams.topic import Topic
 
@@ -147,6 +147,6 @@ def table_of_view(view: View) -> Table | None:
         name=view.name,
         schema=view.columns,
         format="upsert" if shape.is_keyed else "json",
-        key=key_columns(shape.record_key or view.key),
+        key=topic_key(view, shape),
     )
     return Table(name=view.name, topic=topic, origin="CREATE VIEW")

@@ -23,7 +23,7 @@ from typing import Final, Literal
 
 from headrace.errors import SqlError
 from headrace.streams.sql.clauses import Clauses, Item, WindowCall, calls_window, parse_clauses, window_call
-from headrace.streams.sql.definitions import View, split_columns
+from headrace.streams.sql.definitions import View, key_columns, split_columns
 from headrace.streams.sql.qualified import alias_of
 from headrace.streams.sql.tokens import tokenize
 from headrace.streams.topic import OF_CHANGES
@@ -84,6 +84,11 @@ def shape_of(view: View) -> Shape:
     if len(windows) > 1:
         raise SqlError(f"view {view.name} groups by two windows: make a view for each")
     return Shape(kind="windows", clauses=clauses, window=windows[0])
+
+
+def topic_key(view: View, shape: Shape) -> tuple[str, ...]:
+    """The columns that are the key of the view's records."""
+    return key_columns(view.key) if shape.record_key is None else (shape.record_key,)
 
 
 def group_items(view: View, clauses: Clauses) -> dict[str, Item]:

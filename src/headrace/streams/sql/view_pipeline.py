@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import SqlError
 from headrace.streams.code import SOURCE_ATTRIBUTE
 from headrace.streams.pipeline import Pipeline
-from headrace.streams.sql.definitions import View, key_columns, view_text
-from headrace.streams.sql.shapes import shape_of
+from headrace.streams.sql.definitions import View, view_text
+from headrace.streams.sql.shapes import shape_of, topic_key
 from headrace.streams.topic import Topic
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def pipeline_of(view: View) -> Pipeline[Any]:
 
     rows_of.__signature__ = signature  # type: ignore[attr-defined] # functions may have one
     setattr(rows_of, SOURCE_ATTRIBUTE, view_text(view))
-    key = key_columns(shape_of(view).record_key or view.key)
+    key = topic_key(view, shape_of(view))
     return Pipeline(
         name=view.name,
         function=rows_of,

@@ -22,7 +22,7 @@ from headrace.streams.sql.analysis import (
     uncertain_functions,
 )
 from headrace.streams.sql.clauses import Clauses, WindowCall, window_call
-from headrace.streams.sql.definitions import View
+from headrace.streams.sql.definitions import View, key_columns
 from headrace.streams.sql.frames import taken_apart, timeless
 from headrace.streams.sql.qualified import unqualified
 from headrace.streams.sql.shapes import (
@@ -255,7 +255,7 @@ def _kind(call: WindowCall) -> Kind:
 
 
 def _check_key(view: View, shape: Shape, rows: DataFrame) -> None:
-    for name in (*shape.key, *((view.key,) if view.key is not None else ())):
+    for name in (*shape.key, *key_columns(view.key)):
         if name not in rows.columns:
             raise SqlError(
                 f"view {view.name}: its records are told apart by {name}, which is none of its columns "

@@ -122,6 +122,14 @@ def test_a_view_is_a_pipeline_of_its_name_into_a_topic_of_its_name() -> None:
     assert list(pipeline.sources().values()) == [ORDERS.topic]
 
 
+def test_a_name_of_a_column_is_not_taken_apart_at_its_commas() -> None:
+    by_call = view("select concat(id, city), count(*) n from orders group by concat(id, city)")
+    assert shape_of(by_call).key == ("concat(id, city)",)
+    assert pipeline_of(by_call).outputs == (Topic(name="v", key=("_key",)),)
+    by_option = view("select id, city from orders", key="id, city")
+    assert pipeline_of(by_option).outputs == (Topic(name="v", key=("id", "city")),)
+
+
 def test_others_read_the_current_rows_of_a_view_by_key_and_the_rows_of_others() -> None:
     by_key = table_of_view(view("select id, count(*) n from orders group by id"))
     by_row = table_of_view(view("select id from orders"))
