@@ -17,6 +17,13 @@ from headrace.streams.sql.tokens import Token, at_top, normal_text, tokenize
 _SETS: Final = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 _TAIL: Final = ("ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW", "QUALIFY")
 _CLAUSES: Final = ("FROM", "WHERE", "GROUP", "HAVING", *_TAIL)
+_OPERATORS: Final = tuple(
+    "AND OR NOT BETWEEN IN IS LIKE ILIKE RLIKE REGEXP DIV FROM COLLATE TO DISTINCT ALL INTERVAL".split()
+)
+"""Words behind which a name is a part of the expression, and no alias of it."""
+_UNITS: Final = tuple(
+    "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND NANOSECOND".split()
+)
 _WINDOWS: Final = ("window", "session_window")
 
 
@@ -181,14 +188,20 @@ def _item(sql: str, tokens: list[Token], *, named: bool = True) -> Item:
     alias = None
     if named and len(tokens) > 2 and tokens[-2].is_word("AS"):
         alias, tokens = tokens[-1].value, tokens[:-2]
-    elif named and len(tokens) > 1 and _is_alias(tokens[-1], tokens[-2]):
+    elif named and len(tokens) > 1 and _is_aliased(tokens):
         alias, tokens = tokens[-1].value, tokens[:-1]
     return Item(text=_text(sql, tokens), normal=normal_text(tokens), alias=alias)
 
 
-def _is_alias(token: Token, before: Token) -> bool:
-    """Whether a name behind an expression, without AS, is its alias."""
-    if token.kind not in {"word", "quoted"} or token.is_word("END", "NULL", "TRUE", "FALSE"):
+def _is_aliased(tokens: Sequence[Token]) -> bool:
+    """Whether the last one is a name for the others, without AS."""
+    *others, before, last = tokens
+    if last.kind not in {"word", "quoted"} or last.is_word("END", "NULL", "TRUE", "FALSE"):
+        return False
+    if before.is_word(*_OPERATORS):
+        return False
+    is_length = before.kind in {"number", "string"} and any(token.is_word("INTERVAL") for token in others)
+    if is_length and last.text.upper().removesuffix("S") in _UNITS:
         return False
     return before.kind != "symbol" or before.text in ")]"
 

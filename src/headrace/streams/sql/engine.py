@@ -19,6 +19,7 @@ from headrace.streams.sql.catalog import Catalog
 from headrace.streams.sql.definitions import View, split_columns, table_of
 from headrace.streams.sql.live import Live
 from headrace.streams.sql.statements import CreateTable, CreateView, Describe, Drop, Show
+from headrace.streams.sql.tokens import normal_text, tokenize
 from headrace.streams.sql.views import create_view, drop_view
 from headrace.streams.workspace import workspace
 
@@ -118,7 +119,12 @@ class Engine:
     def create_view(self, statement: CreateView) -> View:
         """Keep a view, or find the one that there is where that is asked for."""
         if statement.if_not_exists and self.catalog.store.view_path(statement.name).exists():
-            return self.catalog.store.views()[statement.name]
+            view = self.catalog.store.views()[statement.name]
+            if normal_text(tokenize(view.query)) != normal_text(tokenize(statement.query)):
+                self._say(
+                    f"note: there is a view {view.name} already, with another query, which stays: {view.query}"
+                )
+            return view
         return create_view(self.session, self.catalog, statement)
 
     def drop(self, statement: Drop) -> str:
