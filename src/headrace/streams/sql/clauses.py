@@ -17,12 +17,38 @@ from headrace.streams.sql.tokens import Token, at_top, normal_text, tokenize
 _SETS: Final = ("UNION", "INTERSECT", "EXCEPT", "MINUS")
 _TAIL: Final = ("ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW", "QUALIFY")
 _CLAUSES: Final = ("FROM", "WHERE", "GROUP", "HAVING", *_TAIL)
-_OPERATORS: Final = tuple(
-    "AND OR NOT BETWEEN IN IS LIKE ILIKE RLIKE REGEXP DIV FROM COLLATE TO DISTINCT ALL INTERVAL".split()
+_OPERATORS: Final = (
+    "AND",
+    "OR",
+    "NOT",
+    "BETWEEN",
+    "IN",
+    "IS",
+    "LIKE",
+    "ILIKE",
+    "RLIKE",
+    "REGEXP",
+    "DIV",
+    "FROM",
+    "COLLATE",
+    "TO",
+    "DISTINCT",
+    "ALL",
+    "INTERVAL",
 )
 """Words behind which a name is a part of the expression, and no alias of it."""
-_UNITS: Final = tuple(
-    "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND NANOSECOND".split()
+_UNITS: Final = (
+    "YEAR",
+    "QUARTER",
+    "MONTH",
+    "WEEK",
+    "DAY",
+    "HOUR",
+    "MINUTE",
+    "SECOND",
+    "MILLISECOND",
+    "MICROSECOND",
+    "NANOSECOND",
 )
 _WINDOWS: Final = ("window", "session_window")
 

@@ -122,7 +122,8 @@ class Engine:
             view = self.catalog.store.views()[statement.name]
             if normal_text(tokenize(view.query)) != normal_text(tokenize(statement.query)):
                 self._say(
-                    f"note: there is a view {view.name} already, with another query, which stays: {view.query}"
+                    f"note: there is a view {view.name} already, with another query, which stays: "
+                    f"{view.query}"
                 )
             return view
         return create_view(self.session, self.catalog, statement)

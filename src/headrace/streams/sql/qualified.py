@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from headrace.errors import SqlError
@@ -29,7 +30,7 @@ def unqualified(text: str, source: str, columns: Sequence[str]) -> str:
     words = {token.value.lower() for token in at_top(tokenize(source)) if token.kind in _NAMES}
     known = {column.lower() for column in columns}
     kept, position = "", 0
-    for index, (token, following) in enumerate(zip(tokens, tokens[1:], strict=False)):
+    for index, (token, following) in enumerate(pairwise(tokens)):
         is_first = token.kind in _NAMES and (index == 0 or not tokens[index - 1].is_symbol("."))
         if not is_first or not following.is_symbol("."):
             continue

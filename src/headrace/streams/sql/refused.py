@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from headrace.streams.sql.tokens import Token, at_top
@@ -17,7 +18,7 @@ def find_refused(tokens: Sequence[Token]) -> tuple[Token, str] | None:
     """The first token of a query that may not be there, and why; None if there is none."""
     if (verb := _verb(tokens)) is not None and verb.is_word(*_CHANGES):
         return verb, _UNCHANGED
-    for token, following in zip(tokens, tokens[1:], strict=False):
+    for token, following in pairwise(tokens):
         is_call = token.kind in {"word", "quoted"} and following.is_symbol("(")
         if token.is_word("INSERT") and following.is_word("INTO", "OVERWRITE", "WITH"):
             return token, _UNCHANGED
@@ -35,5 +36,5 @@ def _verb(tokens: Sequence[Token]) -> Token | None:
     if not tokens[0].is_word("WITH"):
         return None
     top = at_top(tokens)
-    behind = (token for before, token in zip(top, top[1:], strict=False) if before.is_symbol(")"))
+    behind = (token for before, token in pairwise(top) if before.is_symbol(")"))
     return next((token for token in behind if token.is_word(*_QUERIES, *_CHANGES)), None)
