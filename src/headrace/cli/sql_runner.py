@@ -13,17 +13,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException
-
 from headrace.cli.output import out, print_json, print_rows, say
 from headrace.cli.sql_output import LIVE_ROWS_MAX, TABLE_ROWS_MAX, Lines, LiveTable, SqlFormat, print_table
 from headrace.config import StreamsConfig
 from headrace.driver.restarts import RestartPolicy
 from headrace.driver.supervise import Supervised
-from headrace.errors import SqlError
 from headrace.streams.checkpoint import try_lock_checkpoint
-from headrace.streams.failure import first_line
-from headrace.streams.sql.bounded import rows_of
+from headrace.streams.sql.bounded import errors_told, rows_of
 from headrace.streams.sql.shapes import shape_of
 from headrace.streams.sql.statements import CreateTable, CreateView, Describe, Drop, Query, Show, Statement
 from headrace.streams.sql.store import Store
@@ -85,13 +81,11 @@ class Runner:
         print_rows(rows, columns=columns or ("name", "kind", "topic", "described_by"), as_json=False)
 
     def _query(self, query: Query) -> None:
-        try:
+        with errors_told():
             if query.is_live or self.asked.is_live:
                 self._live(query.sql)
             else:
                 self._bounded(query.sql)
-        except PySparkException as error:
-            raise SqlError(f"the query failed: {first_line(error)}") from error
 
     def _bounded(self, sql: str) -> None:
         bounded = self.engine.bounded(sql, begin=self.asked.begin, finish=self.asked.finish)

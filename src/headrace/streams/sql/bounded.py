@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.errors import FaultError
+from headrace.errors import FaultError, SqlError
 from headrace.streams.failure import first_line
 from headrace.streams.log_offsets import find_span
 from headrace.streams.spans import OPEN, Bound, Span
@@ -76,3 +77,12 @@ def rows_of(rows: DataFrame, limit: int | None) -> Iterator[str]:
         yield from iterate(rows, limit)
     except PySparkException as error:
         raise FaultError(f"the query failed: {first_line(error)}") from error
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """What Spark raises meanwhile is raised as an error of ours."""
+    try:
+        yield
+    except PySparkException as error:
+        raise SqlError(f"the query failed: {first_line(error)}") from error
