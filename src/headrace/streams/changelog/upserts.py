@@ -16,7 +16,7 @@ Pure: no Spark, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,6 +43,8 @@ DELETE: Final = "_delete"
 """Whether the row with this key goes."""
 COUNTS: Final = "counts"
 
+_TITLE: Final = "hr.upserts"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upserts:
@@ -64,7 +66,8 @@ class Upserts:
         _, firsts, numbers = np.unique(codes, return_index=True, return_inverse=True)
         is_written = weights > 0
         keys = net.take(pa.array(firsts)).select([*self.key, WEIGHT, HASH])
-        self._check(weighted(keys, _sums(numbers, np.where(is_written, weights, 0))))
+        written = weighted(keys, _sums(numbers, np.where(is_written, weights, 0)))
+        refuse_several(written, self.key, _TITLE)
         after, unmatched = self._counted(state, weighted(keys, _sums(numbers, weights)))
         is_deleted = ~np.isin(numbers, numbers[is_written]) & _is_first(numbers)
         chosen = np.flatnonzero(is_written | is_deleted)
@@ -87,18 +90,19 @@ class Upserts:
         opened = SlottedTables.open(state, {COUNTS: schema}, hashes_of(changed))
         kept = opened.kept[COUNTS]
         after = consolidated(stacked([kept, changed.select(kept.schema.names)]).combine_chunks())
-        self._check(after)
+        refuse_several(after, self.key, _TITLE)
         return opened.close({COUNTS: after}), int(np.count_nonzero(weights_of(after) < 0))
 
-    def _check(self, keys: pa.Table) -> None:
-        """Refuse a key that has several rows."""
-        counts = weights_of(keys)
-        if counts.max(initial=0) > 1:
-            key = keys.select(list(self.key)).slice(int(counts.argmax()), 1).to_pylist()[0]
-            raise PipelineError(
-                f"hr.upserts: the table has {int(counts.max())} rows of the key {key} at once: name as key "
-                "the columns that tell its rows apart"
-            )
+
+def refuse_several(keys: pa.Table, names: Sequence[str], title: str) -> None:
+    """Refuse a key that has several rows; `keys` are different, and weighted by how many rows each has."""
+    counts = weights_of(keys)
+    if counts.max(initial=0) > 1:
+        key = keys.select(list(names)).slice(int(counts.argmax()), 1).to_pylist()[0]
+        raise PipelineError(
+            f"{title}: the table has {int(counts.max())} rows of the key {key} at once: name as key "
+            "the columns that tell its rows apart"
+        )
 
 
 def _columns(rows: pa.Schema) -> list[str]:

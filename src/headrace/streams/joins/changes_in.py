@@ -8,17 +8,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.streams.buckets.logic import RESULTS, Arrivals
 from headrace.streams.changelog.current import KIND, TRUNCATE, UPSERT
+from headrace.streams.changelog.slots import hashes_of
 from headrace.streams.changelog.unavailable import filled, is_marked
-from headrace.streams.changelog.upserts import DELETE, Upserts
+from headrace.streams.changelog.upserts import refuse_several
 from headrace.streams.changelog.zset import HASH as CHANGE_HASH
-from headrace.streams.changelog.zset import WEIGHT, relaxed, row_codes, with_column
+from headrace.streams.changelog.zset import (
+    WEIGHT,
+    consolidated,
+    relaxed,
+    row_codes,
+    weighted,
+    weights_of,
+    with_column,
+)
+from headrace.streams.joins.probe import has_key
 from headrace.streams.joins.sides import HASH, TIME
 from headrace.streams.joins.versions import GONE, Changes, VersionedTable
 from headrace.streams.windows.exact import in_one_piece
 from headrace.streams.windows.results import times_us
-from headrace.streams.windows.runs import Flags, Indices
+from headrace.streams.windows.runs import Flags, Indices, stacked
 
 
 def _no_hashes() -> Indices:
@@ -37,6 +46,8 @@ class ChangesIn:
     """Of the keys that a row or version has come for."""
     unknown_count: int = 0
     """How many values were not sent, and are not known."""
+    unmatched_count: int = 0
+    """How many rows went that were not there."""
 
     def take(self, rows: pa.Table) -> None:
         """Take the changes of a micro-batch in; in the order of the log."""
@@ -61,16 +72,31 @@ class ChangesIn:
         self._apply(self._filled(rows), is_there, at_us)
 
     def _weights(self, rows: pa.Table) -> None:
-        """A changelog: what it says of each key in the end."""
-        changed = with_column(rows.select([*self.columns, WEIGHT]), CHANGE_HASH, in_one_piece(rows[HASH]))
-        net = Upserts(key=self.by).step({}, Arrivals(rows=changed)).outputs.get(RESULTS)
-        if net is None:
-            return
-        net_codes, codes = row_codes([net, rows], self.by)
-        present, firsts = np.unique(codes, return_index=True)
-        hashes = _hashes(rows)[firsts[np.searchsorted(present, net_codes)]]
-        is_there = ~np.asarray(in_one_piece(net[DELETE])).astype(bool)
+        """A changelog: what is left of the rows that are kept and of those that come and go.
+
+        A row that goes takes only its equal with it, since the two halves of an update may come apart.
+        """
+        with_hash = with_column(rows.select([*self.columns, WEIGHT]), CHANGE_HASH, rows[HASH])
+        changed = consolidated(with_hash.filter(pa.array(has_key(rows, self.by))))
+        (codes,) = row_codes([changed], self.by)
+        keys = changed.take(pa.array(np.unique(codes, return_index=True)[1]))
+        kept = weighted(self.table.newest(keys, hashes_of(keys)).select(list(self.columns)), 1)
+        after = consolidated(stacked([kept, changed.select(kept.schema.names)]))
+        weights = weights_of(after)
+        self.unmatched_count += int(-weights[weights < 0].sum())
+        there = after.filter(pa.array(weights > 0))
+        refuse_several(consolidated(there.select([*self.by, WEIGHT])), self.by, "hr.lookup")
+        there_codes, kept_codes = row_codes([there, kept], self.by)
+        net = stacked([there, kept.filter(pa.array(~np.isin(kept_codes, there_codes)))])
+        hashes = self._hashes_in(net, keys)
+        is_there = np.arange(net.num_rows) < there.num_rows
         self._apply(with_column(net, HASH, pa.array(hashes)), is_there, np.zeros(len(hashes), np.int64))
+
+    def _hashes_in(self, rows: pa.Table, keys: pa.Table) -> Indices:
+        """The hash of each row, of which the key is among these."""
+        codes, known = row_codes([rows, keys], self.by)
+        order = np.argsort(known)
+        return hashes_of(keys)[order[np.searchsorted(known[order], codes)]]
 
     def _apply(self, rows: pa.Table, is_there: Flags, at_us: Indices) -> None:
         hashes = _hashes(rows)

@@ -188,6 +188,8 @@ class _Joining:
         self.changes.take(rows)
         if self.changes.unknown_count:
             self.counts["unavailable"] = self.changes.unknown_count
+        if self.changes.unmatched_count:
+            self.counts["unmatched"] = self.changes.unmatched_count
 
     def take(self, rows: pa.Table, is_taken: Flags) -> None:
         """Take the events in; those that have no key have no row."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -384,16 +385,67 @@ def test_versions_that_nobody_asks_for_are_forgotten_but_for_the_newest() -> Non
     assert given_rows(step) == [(1, "179"), (2, "198")]
 
 
+def change(key: str | None, price: str, weight: int) -> Item:
+    return Item(key, None, kind="upsert" if weight > 0 else "delete", price=price, weight=weight)
+
+
 def test_a_changelog_says_what_the_rows_are_in_the_end() -> None:
     store, logic = Store(), lookup(how="left", stream_watermark=None)
-
-    def change(key: str, price: str, weight: int) -> Item:
-        return Item(key, None, kind="upsert" if weight > 0 else "delete", price=price, weight=weight)
-
     store.step(logic, arrivals_of([change("a", "1", 1), change("b", "1", 1)]))
     store.step(logic, arrivals_of([change("a", "2", 1), change("a", "1", -1), change("b", "1", -1)]))
     step = store.step(logic, arrivals_of([event("a", None, 1), event("b", None, 2)]))
     assert given_rows(step) == [(1, "2"), (2, None)]
+
+
+def test_an_update_in_a_changelog_may_come_in_two_micro_batches() -> None:
+    store, logic = Store(), lookup(how="left", stream_watermark=None)
+    store.step(logic, arrivals_of([change("a", "old", 1), change("c", "other", 1)]))
+    step = store.step(logic, arrivals_of([change("a", "old", -1), event("a", None, 1)]))
+    assert given_rows(step) == [(1, None)]
+    step = store.step(logic, arrivals_of([change("a", "new", 1), event("a", None, 2), event("c", None, 3)]))
+    assert given_rows(step) == [(2, "new"), (3, "other")]
+    assert "unmatched" not in step.counts
+
+
+def test_a_key_of_a_changelog_that_has_two_rows_is_refused_though_they_did_not_come_together() -> None:
+    store, logic = Store(), lookup(how="left", stream_watermark=None)
+    store.step(logic, arrivals_of([change("a", "old", 1)]))
+    with pytest.raises(PipelineError, match="hr.lookup: the table has 2 rows of the key {'key': 'a'}"):
+        store.step(logic, arrivals_of([change("a", "new", 1)]))
+    # The other half of the update, before it is tried again.
+    store.step(logic, arrivals_of([change("a", "new", 1), change("a", "old", -1)]))
+    assert given_rows(store.step(logic, arrivals_of([event("a", None, 1)]))) == [(1, "new")]
+
+
+def test_a_row_that_goes_from_a_changelog_without_being_there_takes_no_other_with_it() -> None:
+    store, logic = Store(), lookup(how="left", stream_watermark=None)
+    store.step(logic, arrivals_of([change("a", "new", 1), change(None, "x", 1), change(None, "y", 1)]))
+    step = store.step(logic, arrivals_of([change("a", "old", -1), event("a", None, 1)]))
+    assert given_rows(step) == [(1, "new")]
+    assert step.counts == {"unmatched": 1}
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None)
+@given(updates=st.lists(st.tuples(keys, st.sampled_from([None, "1", "2"])), max_size=20), random=st.randoms())
+def test_a_changelog_gives_the_same_table_however_it_is_cut(
+    updates: list[tuple[str, str | None]], random: Random
+) -> None:
+    store, logic = Store(), lookup(how="left", stream_watermark=None)
+    rows: dict[str, str] = {}
+    batch: list[Item] = []
+    for number, (key, price) in enumerate(updates):
+        changes = [change(key, rows.pop(key), -1)] if key in rows else []
+        if price is not None:
+            rows[key] = price
+            changes.append(change(key, price, 1))
+        for each in changes:
+            batch.append(each)
+            if random.random() < 0.3:
+                assert not store.step(logic, arrivals_of(batch)).counts
+                batch = []
+        step = store.step(logic, arrivals_of([*batch, event(key, None, number)]))
+        assert given_rows(step) == [(number, rows.get(key))]
+        batch = []
 
 
 def test_events_without_a_row_are_counted_where_they_are_dropped() -> None:
