@@ -9,6 +9,8 @@
    waits only for what is held in front of it in its partition.
 4. No change waits longer than a time that is given, and no more than a number that is given wait: those that
    have waited longest are let go, with all transactions that ended before theirs.
+5. The same holds for ends: one of which no change has come in that time is given up, and no more than that
+   number are kept.
 
 So a transaction of which a change never comes, because it was deleted before it was read or is a dead letter,
 holds others back for a time and not for ever. Changes that are let go without the rest of their transaction
@@ -41,11 +43,12 @@ class Ended(NamedTuple):
 
     transaction: str
     change_count: int
+    came_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Until when changes are held, and how many."""
+    """Until when changes and ends are held, and how many of each."""
 
     came_before_us: int
     """Those that came earlier have waited long enough."""
@@ -64,6 +67,8 @@ class Decision:
     """The transactions that were let go, in their order, and whether all of each was there."""
     ended: list[Ended]
     """Those that have ended and are not let go."""
+    given_up_count: int
+    """How many ends were given up before any change of theirs came."""
 
 
 def decide(
@@ -83,6 +88,8 @@ def decide(
             search.give_up(transaction)
         search.let_whole_go()
         goes = search.goes()
+    given_up = search.give_ends_up(limits)
+    goes = search.goes()
     known = {**gone, **search.released}
     return Decision(
         goes=goes,
@@ -91,7 +98,8 @@ def decide(
             for change, is_gone in zip(changes, goes, strict=True)
         ],
         released=search.released,
-        ended=[each for each in search.ended if each.transaction not in search.released],
+        ended=search.waiting_ends(),
+        given_up_count=len(given_up),
     )
 
 
@@ -121,7 +129,7 @@ class _Search:
     def let_whole_go(self) -> None:
         """Let transactions go up to the first that is not whole."""
         while self.next_ended < len(self.ended):
-            transaction, count = self.ended[self.next_ended]
+            transaction, count, _ = self.ended[self.next_ended]
             if transaction not in self.released and self._arrived(transaction) < count:
                 return
             self._let_go(transaction)
@@ -133,6 +141,24 @@ class _Search:
             self._let_go(self.ended[self.next_ended].transaction)
             self.next_ended += 1
         self._let_go(transaction)
+
+    def give_ends_up(self, limits: Limits) -> list[str]:
+        """Give those up that have waited too long for a first change, or are too many, and tell which."""
+        waiting = self.waiting_ends()
+        old = [each.transaction for each in waiting if each.came_us < limits.came_before_us]
+        excess = [each.transaction for each in waiting[: max(0, len(waiting) - limits.held_max)]]
+        given_up = [each for each in dict.fromkeys((*old, *excess)) if each not in self.places]
+        for transaction in given_up:
+            self._let_go(transaction)
+        # Those that are too many and have changes go with these.
+        for transaction in excess:
+            self.give_up(transaction)
+        self.let_whole_go()
+        return given_up
+
+    def waiting_ends(self) -> list[Ended]:
+        """The ends of transactions that are not let go."""
+        return [each for each in self.ended if each.transaction not in self.released]
 
     def goes(self) -> list[bool]:
         """Which changes are let go as things are."""

@@ -23,12 +23,12 @@ Order is that of the whole input, so this is for one bucket. State:
 
 | table | |
 |---|---|
-| `ended` | `_transaction` and `_end_count` of transactions that ended and are not let go, in order |
+| `ended` | `_transaction`, `_end_count` and `_came` of transactions that ended and are not let go, in order |
 | `held` | the changes that are held, and others, in order |
 | `gone` | the last transactions that were let go, and whether whole: what comes of them is not held |
 
-Changes that are let go without the rest of their transaction are counted as `unaligned`. At the end of the
-input all are let go. Pure: no Spark, no I/O.
+Changes that are let go without the rest of their transaction are counted as `unaligned`, and transactions that
+are given up before any change of theirs has come as `ends_given_up`. At the end of the input all are let go. Pure: no Spark, no I/O.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class AlignTransactions:
     def step(self, state: Tables, arrivals: Arrivals) -> Step:
         rows = relaxed(arrivals.rows)
         is_end = pc.equal(rows[ROLE], END)
-        ended = _after(state, ENDED, rows.select([TRANSACTION, END_COUNT]).filter(is_end))
+        ended = _after(state, ENDED, rows.select([TRANSACTION, END_COUNT, CAME]).filter(is_end))
         held = _after(state, HELD, rows.filter(pc.invert(is_end)))
         gone = _gone(state)
         decision = decide(_changes(held), _ended(ended), gone, self._limits(rows, is_end=arrivals.is_end))
@@ -96,6 +96,7 @@ class AlignTransactions:
         schema = self.output_schemas(rows.schema)[RESULTS]
         is_own = np.asarray(pc.equal(held[ROLE], CHANGE))
         unaligned = int(np.count_nonzero(is_own & np.array(decision.is_apart, dtype=bool)))
+        counts = {"unaligned": unaligned, "ends_given_up": decision.given_up_count}
         return Step(
             state={
                 ENDED: _ended_table(decision.ended, ended.schema),
@@ -103,7 +104,7 @@ class AlignTransactions:
                 GONE: _gone_table(gone, decision),
             },
             outputs={RESULTS: released.filter(pc.equal(released[ROLE], CHANGE)).select(schema.names)},
-            counts={"unaligned": unaligned} if unaligned else {},
+            counts={name: count for name, count in counts.items() if count},
         )
 
     def _limits(self, rows: pa.Table, *, is_end: bool) -> Limits:
@@ -141,12 +142,18 @@ def _partitions(rows: pa.Table) -> list[object]:
 
 
 def _ended(ended: pa.Table) -> list[Ended]:
-    counts = dict(zip(ended[TRANSACTION].to_pylist(), ended[END_COUNT].to_pylist(), strict=True))
-    return [Ended(transaction, count or 0) for transaction, count in counts.items()]
+    """The ends; of one that was sent twice, what was told last and since when it is there."""
+    columns = (ended[TRANSACTION].to_pylist(), ended[END_COUNT].to_pylist(), _micros(ended))
+    found: dict[str, Ended] = {}
+    for transaction, count, came_us in zip(*columns, strict=True):
+        first = found.get(transaction)
+        since_us = came_us if first is None else first.came_us
+        found[transaction] = Ended(transaction, count or 0, since_us)
+    return list(found.values())
 
 
 def _ended_table(ended: Sequence[Ended], schema: pa.Schema) -> pa.Table:
-    columns = [[each.transaction for each in ended], [each.change_count for each in ended]]
+    columns = zip(*ended, strict=True) if ended else ((), (), ())
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns, schema, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
 

@@ -74,6 +74,16 @@ class Aligned:
         held: int = self._stepped.last.state["held"].num_rows
         return held
 
+    @property
+    def end_count(self) -> int:
+        ends: int = self._stepped.last.state["ended"].num_rows
+        return ends
+
+    @property
+    def ends_given_up(self) -> int:
+        count: int = self._stepped.last.counts.get("ends_given_up", 0)
+        return count
+
 
 def end(transaction: str, count: int) -> Event:
     return Event(transaction, change_count=count)
@@ -153,6 +163,30 @@ def test_changes_that_no_end_knows_of_are_told(bucket: Callable[..., Any]) -> No
     assert tables.step(end("2", 0)) == []
     assert tables.step(Event("2", "b")) == ["b"]
     assert tables.unaligned == 1
+
+
+def test_an_end_of_which_no_change_comes_is_given_up_and_told(bucket: Callable[..., Any]) -> None:
+    tables = Aligned(bucket)
+    assert tables.step(end("1", 1), end("2", 2), second=0) == []
+    assert tables.step(Event("2", "b"), end("3", 1), second=9) == []
+    assert (tables.end_count, tables.ends_given_up) == (3, 0)
+    # The first is over; the second, of which a change has come, waits as long as that.
+    assert tables.step(Event("3", "c"), second=11) == []
+    assert (tables.end_count, tables.ends_given_up) == (2, 1)
+    assert tables.step(Event("2", "b2"), second=12) == ["b", "b2", "c"]
+    assert (tables.end_count, tables.ends_given_up, tables.unaligned) == (0, 0, 0)
+    # What comes of it after all is not held.
+    assert tables.step(Event("1", "a"), second=13) == ["a"]
+    assert tables.unaligned == 1
+
+
+def test_no_more_ends_are_kept_than_changes_are_held(bucket: Callable[..., Any]) -> None:
+    tables = Aligned(bucket, held_max=3)
+    assert tables.step(Event("1", "a"), end("1", 2)) == []
+    assert tables.step(*(end(str(number), 1) for number in range(2, 7))) == ["a"]
+    assert (tables.end_count, tables.ends_given_up, tables.unaligned) == (3, 2, 1)
+    assert tables.step(*(Event(str(number), str(number)) for number in (4, 5, 6))) == ["4", "5", "6"]
+    assert (tables.end_count, tables.unaligned) == (0, 0)
 
 
 def test_transactions_that_are_gone_are_not_known_for_ever(bucket: Callable[..., Any]) -> None:
