@@ -66,9 +66,9 @@ def aligned(
     same micro-batch, of whichever table they are.
 
     A transaction of which something never comes is let go as it is, once a change of it has waited for
-    `patience`, or more than `held_max` changes wait; what is let go so is counted as `unaligned`. The same goes
-    for ends of which no change comes, which are counted as `ends_given_up`. Time in which the pipeline does
-    not run counts.
+    `patience`, or more than `held_max` changes wait; what is let go so is counted as `unaligned`. Ends of
+    which no change comes are given up in the same way, and counted as `ends_given_up`. Time in which the
+    pipeline does not run counts.
     """
     topics = _topics(tables)
     _check(tables, transactions)

@@ -16,7 +16,7 @@ from headrace.streams.buckets.operator import BUCKET_COUNT
 from headrace.streams.building import find_building
 from headrace.streams.changelog.current import IS_FOR_ALL, KIND, TRUNCATE
 from headrace.streams.changelog.zset import CHANGE_COLUMNS, WEIGHT
-from headrace.streams.changes import table_key
+from headrace.streams.changes import refuse_unordered, table_key
 from headrace.streams.event_time import EventTime, find_event_time, keep_event_time, mark_event_time
 from headrace.streams.joins.asked import (
     AsOf,
@@ -70,7 +70,7 @@ def lookup(  # noqa: PLR0913 - each is a property of the operator, given by name
 
     Results have the columns of the stream, `_kafka` included, and then those of the table.
     """
-    check_asked(_TITLE, version, how, missing)
+    check_asked(_TITLE, version, how, missing, late)
     asked = _Asked(stream=stream, table=table, pairs=_pairs(on), version=version)
     asked.check(missing)
     is_timed = isinstance(version, AsOf) or wait_us_of(missing) is not None
@@ -131,6 +131,8 @@ class _Asked:
                 f"{_TITLE}: one side is a stream, and the other is not: Spark's own join takes a table that "
                 'does not change, as in rows.join(F.broadcast(table), "id")'
             )
+        if CHANGE_COLUMN in self.table.columns:
+            refuse_unordered(self.table, _TITLE)
         keys = self._table_key()
         if set(keys) != set(self.pairs.values()):
             raise PipelineError(

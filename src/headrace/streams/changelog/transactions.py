@@ -27,8 +27,9 @@ Order is that of the whole input, so this is for one bucket. State:
 | `held` | the changes that are held, and others, in order |
 | `gone` | the last transactions that were let go, and whether whole: what comes of them is not held |
 
-Changes that are let go without the rest of their transaction are counted as `unaligned`, and transactions that
-are given up before any change of theirs has come as `ends_given_up`. At the end of the input all are let go. Pure: no Spark, no I/O.
+Changes that are let go without the rest of their transaction are counted as `unaligned`, and transactions
+that are given up before any change of theirs has come as `ends_given_up`. At the end of the input all are let
+go. Pure: no Spark, no I/O.
 """
 
 from __future__ import annotations

@@ -84,7 +84,13 @@ def wait_us_of(missing: Missing | None) -> int | None:
     return missing.wait_us if isinstance(missing, Wait) else None
 
 
-def check_asked(title: str, version: Version, how: LookupHow, missing: Missing | None) -> None:
+def check_asked(
+    title: str,
+    version: Version,
+    how: LookupHow,
+    missing: Missing | None,
+    late: Drop | SideOutput | None = None,
+) -> None:
     """Refuse what contradicts itself."""
     if how not in {"inner", "left"}:
         raise PipelineError(f"{title}: how is {how!r}; use inner, or left")
@@ -93,6 +99,11 @@ def check_asked(title: str, version: Version, how: LookupHow, missing: Missing |
     if missing is not None and not isinstance(missing, Drop | SideOutput | Wait):
         raise PipelineError(
             f"{title}: missing is {missing!r}; use hr.wait(...), hr.side_output(topic), or hr.drop"
+        )
+    if late is not None and version == "latest":
+        raise PipelineError(
+            f"{title}: late is {late!r}, and no event is late for the row as it is: leave it out, or say "
+            'version=hr.as_of(keep="7 days"); where events that find no row go is said by missing'
         )
     if how == "left" and final(missing) is not None:
         raise PipelineError(

@@ -13,7 +13,7 @@ In each micro-batch, the table's changes are taken in first, and then its events
 3. One that has none in the end is given with nulls, dropped, or put out as `missing`. One that has null in
    what it is joined on never has a row, and does not wait.
 4. With `as_of`, an event more than `keep` behind the watermark before its micro-batch is late: the version
-   that it needs may be forgotten.
+   that it needs may be forgotten. With `latest` none is late, and one that has no time does not wait for a row.
 
 The columns of the input are those of sides.py, where events are the left and changes the right. Changes have
 
@@ -53,7 +53,7 @@ from headrace.streams.joins.runs import Pages, RunRows
 from headrace.streams.joins.sides import HASH, IS_RIGHT, TIME
 from headrace.streams.joins.versions import VersionedTable
 from headrace.streams.joins.waiting import WaitingEvents
-from headrace.streams.time.bounds import END_US
+from headrace.streams.time.bounds import BEGINNING_US, END_US
 from headrace.streams.time.policies import Policy
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.windows.exact import column_type, in_one_piece
@@ -65,6 +65,8 @@ MISSING: Final = "missing"
 """The output of events that have no row in the table."""
 REASON_COLUMN: Final = "reason"
 BEGUN: Final = "begun"
+NO_TIME_US: Final = BEGINNING_US
+"""The time of an event that has none, and none is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,7 @@ class Lookup:
     def _late(self, events: pa.Table, time: LookupTime) -> LateRows:
         at_us, has_time = times_us(events, TIME)
         keep_us = self.version.keep_us if isinstance(self.version, AsOf) else END_US
-        if self.stream_watermark is None:
+        if not isinstance(self.version, AsOf):
             has_time = np.ones(len(at_us), dtype=bool)
         return LateRows(
             is_late=has_time & (at_us < time.before_us - keep_us),
@@ -197,7 +199,8 @@ class _Joining:
         keyed = has_key(rows, self.logic.by)
         self._lack(rows.filter(pa.array(is_taken & ~keyed)).select(names), NO_KEY)
         own = np.flatnonzero(is_taken & keyed)
-        at_us, _ = times_us(rows, TIME)
+        at_us, has_time = times_us(rows, TIME)
+        at_us = np.where(has_time, at_us, NO_TIME_US)
         self.new = RunRows(
             rows=rows.select(names).take(pa.array(own)),
             hashes=np.asarray(in_one_piece(rows[HASH]), dtype=np.int64)[own],
@@ -242,6 +245,7 @@ class _Joining:
         waits = np.zeros(len(events), dtype=bool)
         if wait_us is not None:
             waits = ~is_found & (events.times_us >= self.time.after_us - wait_us)
+            waits &= events.times_us != NO_TIME_US
             self.waiting.add(events.take(np.flatnonzero(waits)))
         self._lack(events.rows.filter(pa.array(~is_found & ~waits)), NO_ROW)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -189,7 +189,9 @@ class Naive:
         for item in batch:
             if item.kind is not None:
                 continue
-            if item.at is None:
+            if item.at is None and not is_timed:
+                pending.append((replace(item, at=2 * NEVER), False))
+            elif item.at is None:
                 late[item.id, "no event time"] += 1
             elif is_timed and item.at < before - self.version.keep_us // SECOND_US:
                 late[item.id, "late"] += 1
@@ -410,7 +412,7 @@ def test_an_update_in_a_changelog_may_come_in_two_micro_batches() -> None:
 def test_a_key_of_a_changelog_that_has_two_rows_is_refused_though_they_did_not_come_together() -> None:
     store, logic = Store(), lookup(how="left", stream_watermark=None)
     store.step(logic, arrivals_of([change("a", "old", 1)]))
-    with pytest.raises(PipelineError, match="hr.lookup: the table has 2 rows of the key {'key': 'a'}"):
+    with pytest.raises(PipelineError, match=r"hr\.lookup: the table has 2 rows of the key \{'key': 'a'\}"):
         store.step(logic, arrivals_of([change("a", "new", 1)]))
     # The other half of the update, before it is tried again.
     store.step(logic, arrivals_of([change("a", "new", 1), change("a", "old", -1)]))
@@ -467,6 +469,21 @@ def test_events_without_a_row_are_counted_where_they_are_dropped() -> None:
 def test_what_contradicts_itself_is_refused(version: Any, how: Any, missing: Any, told: str) -> None:
     with pytest.raises(PipelineError, match=told):
         check_asked("hr.lookup", version, how, missing)
+
+
+def test_late_events_can_not_be_sent_elsewhere_where_none_is_late() -> None:
+    with pytest.raises(PipelineError, match="no event is late for the row as it is"):
+        check_asked("hr.lookup", "latest", "inner", wait("1 hour"), drop)
+    check_asked("hr.lookup", as_of(keep="1 hour"), "inner", None, drop)
+
+
+def test_an_event_without_a_time_gets_the_latest_row_and_does_not_wait() -> None:
+    store, logic = Store(), lookup(missing=wait("1 hour", then=side_output("t")), table_ends={"table-0": 1})
+    assert not given_rows(store.step(logic, arrivals_of([event("a", None, 1)], ends={"table-0": 0})))
+    step = store.step(logic, arrivals_of([upsert("a", 1, "1"), event("a", None, 2), event("b", None, 3)]))
+    assert given_rows(step) == [(1, "1"), (2, "1")]
+    assert given_rows(step, MISSING) == [(3, "no row")]
+    assert step.counts == {"missing": 1}
 
 
 def test_versions_must_be_kept_for_as_long_as_events_wait() -> None:
