@@ -16,5 +16,5 @@ def test_changes_that_do_not_tell_their_order_are_refused() -> None:
         cast("Any", SimpleNamespace(isStreaming=True, columns=columns))
         for columns in (["id", "_kafka"], ["id", "name", "_change"])
     )
-    with pytest.raises(PipelineError, match="hr.lookup: these rows have no column _kafka"):
+    with pytest.raises(PipelineError, match=r"hr\.lookup: these rows have no column _kafka"):
         lookup(stream, table, on="id")

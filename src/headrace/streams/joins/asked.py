@@ -50,8 +50,9 @@ def as_of(*, keep: Duration, wait: Duration | None = None) -> AsOf:
     """The table as it was at the event's time.
 
     A version is kept for `keep` after another took its place, so that events may be that late. With `wait`,
-    an event is joined when the table's changes have come past its time, or when the stream's watermark has by
-    `wait`. Without, it is joined at once, with the versions that have come.
+    an event is joined when the table's changes have come past its time, in all partitions that have brought
+    any, or when the stream's watermark has by `wait`. Without, it is joined at once, with the versions that
+    have come.
     """
     keep_us = duration_us(keep, "as_of: keep")
     wait_us = None if wait is None else delay_us(wait, "as_of: wait")

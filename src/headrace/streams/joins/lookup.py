@@ -13,7 +13,7 @@ In each micro-batch, the table's changes are taken in first, and then its events
 3. One that has none in the end is given with nulls, dropped, or put out as `missing`. One that has null in
    what it is joined on never has a row, and does not wait.
 4. With `as_of`, an event more than `keep` behind the watermark before its micro-batch is late: the version
-   that it needs may be forgotten. With `latest` none is late, and one that has no time does not wait for a row.
+   that it needs may be forgotten. With `latest` none is late, and one that has no time does not wait.
 
 The columns of the input are those of sides.py, where events are the left and changes the right. Changes have
 
@@ -21,6 +21,8 @@ The columns of the input are those of sides.py, where events are the left and ch
 |---|---|
 | `_kind` | see changelog/current.py; only where they are versions |
 | `_weight` | only where they are a changelog: 1 for a row that comes, and -1 for one that goes |
+
+Events that are held are counted as `held` when that begins, and as `released` when it ends.
 
 State: the runs `table` (versions.py), `held` and `waiting` (events, see waiting.py), `watermark.left` and
 `watermark.right` as they are tracked, and `begun`, which is there once the table is whole.
@@ -188,10 +190,8 @@ class _Joining:
     def change(self, rows: pa.Table) -> None:
         """Take the table's changes in."""
         self.changes.take(rows)
-        if self.changes.unknown_count:
-            self.counts["unavailable"] = self.changes.unknown_count
-        if self.changes.unmatched_count:
-            self.counts["unmatched"] = self.changes.unmatched_count
+        self._count("unavailable", self.changes.unknown_count)
+        self._count("unmatched", self.changes.unmatched_count)
 
     def take(self, rows: pa.Table, is_taken: Flags) -> None:
         """Take the events in; those that have no key have no row."""
@@ -213,10 +213,12 @@ class _Joining:
         ready_us = self.time.ready_us if self.is_whole else -END_US
         self._try_again()
         for events in self.held.take_before(ready_us):
+            self._count("released", len(events))
             self._join(events)
         is_ready = self.new.times_us < ready_us
         self._join(self.new.take(np.flatnonzero(is_ready)))
         self.held.add(self.new.take(np.flatnonzero(~is_ready)))
+        self._count("held", int(np.count_nonzero(~is_ready)))
         self.held.finish()
         self.waiting.finish()
         self.table.tidy(min(self.time.horizon_us, self.held.oldest_us, self.waiting.oldest_us))
@@ -260,7 +262,7 @@ class _Joining:
         """These events have no row."""
         if not events.num_rows:
             return
-        self.counts["missing"] = self.counts.get("missing", 0) + events.num_rows
+        self._count("missing", events.num_rows)
         place = final(self.logic.missing)
         if self.logic.how == "left":
             self._give(events, None)
@@ -270,7 +272,11 @@ class _Joining:
             self.missing.append(own.append_column(REASON_COLUMN, reasons))
         else:
             assert place is None or isinstance(place, Drop), "there is no other place"
-            self.counts["dropped"] = self.counts.get("dropped", 0) + events.num_rows
+            self._count("dropped", events.num_rows)
+
+    def _count(self, name: str, count: int) -> None:
+        if count:
+            self.counts[name] = self.counts.get(name, 0) + count
 
     def _give(self, events: pa.Table, rows: pa.Table | None) -> None:
         schema = self.logic.output_schemas(self.schema)[RESULTS]

@@ -1,7 +1,8 @@
 """How far time has come in the join of a stream with a table.
 
 The stream has a watermark, by its topic's policy. The table's time is the least of what its partitions have
-come to: changes are in order in each, so that nothing older comes.
+come to: changes are in order in each, so that nothing older comes. A partition that has brought no change yet
+is not known, and not waited for.
 """
 
 from __future__ import annotations

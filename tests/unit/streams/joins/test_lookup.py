@@ -483,7 +483,18 @@ def test_an_event_without_a_time_gets_the_latest_row_and_does_not_wait() -> None
     step = store.step(logic, arrivals_of([upsert("a", 1, "1"), event("a", None, 2), event("b", None, 3)]))
     assert given_rows(step) == [(1, "1"), (2, "1")]
     assert given_rows(step, MISSING) == [(3, "no row")]
-    assert step.counts == {"missing": 1}
+    assert step.counts == {"missing": 1, "released": 1}
+
+
+def test_events_that_are_held_until_the_table_is_whole_are_told() -> None:
+    store, logic = Store(), lookup(how="left", table_ends={"table-0": 2})
+    told = [
+        store.step(logic, arrivals_of([event("a", 1, 1), event("a", 1, 2)], ends={"table-0": 0})).counts,
+        store.step(logic, arrivals_of([event("a", 2, 3)], ends={"table-0": 1})).counts,
+        store.step(logic, arrivals_of([upsert("a", 1, "1"), event("a", 3, 4)], ends={"table-0": 2})).counts,
+        store.step(logic, arrivals_of([event("a", 4, 5)], ends={"table-0": 2})).counts,
+    ]
+    assert told == [{"held": 2}, {"held": 1}, {"released": 3}, {}]
 
 
 def test_versions_must_be_kept_for_as_long_as_events_wait() -> None:
