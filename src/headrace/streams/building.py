@@ -58,17 +58,18 @@ class Building:
     ask_ends: AskEnds | None = None
     """Asks where topics end; None where only what is noted down counts."""
 
-    def ends_of(self, sources: Collection[int]) -> dict[str, int]:
-        """Where the topics of these streams ended when the pipeline was first started, by partition.
-
-        Streams are told by the session's numbers (see time_only.py).
-        """
-        topics = {
+    def topics_of(self, sources: Collection[int]) -> set[str]:
+        """The names of the topics of these streams, told by the session's numbers (see time_only.py)."""
+        return {
             name
             for parameter, frame in self.frames.items()
             if source_numbers(frame).intersection(sources)
             for name in self.topics[parameter].names
         }
+
+    def ends_of(self, sources: Collection[int]) -> dict[str, int]:
+        """Where the topics of these streams ended when the pipeline was first started, by partition."""
+        topics = self.topics_of(sources)
         if self.ask_ends is None:
             return read_table_ends(self.checkpoint, topics)
         return settle_table_ends(self.checkpoint, topics, self.ask_ends)

@@ -6,13 +6,15 @@ of the history on; what ends with the new row is a match. So it is told at once,
 kept: which matches came before does not matter, because all of them are wanted.
 
 The rows of a key must lie in one partition, as they do where a topic is written by that key: between
-partitions the log has no order. No row is late, and each has an event time: a row that has none, and is among
-the late ones elsewhere, would have no place to go to, so the topic's schema must not allow it.
+partitions the log has no order. So rows of several topics are refused, and a row that comes behind what is
+known of its key from another partition is an error: what it is part of would not be found. No row is late,
+and each has an event time: a row that has none, and is among the late ones elsewhere, would have no place to
+go to, so the topic's schema must not allow it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -20,12 +22,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 from headrace.errors import PipelineError
+from headrace.streams.building import find_building
 from headrace.streams.event_time import is_required
 from headrace.streams.patterns.evidence import MADE_PREFIX, OUTCOME_NAMES, check_key
 from headrace.streams.patterns.skipping import Emit
 from headrace.streams.patterns.walk import Outcome
 from headrace.streams.patterns.words import Word
 from headrace.streams.recent import is_realtime, recent
+from headrace.streams.time_only import source_numbers
 from headrace.streams.topic import METADATA_COLUMN
 
 _ROW: Final = f"{MADE_PREFIX}row"
@@ -61,6 +65,8 @@ class RecentSearch:
                 f"the order of the log is told by the column {METADATA_COLUMN}, which is none of "
                 f"{', '.join(rows.columns)}; keep it in what is searched"
             )
+        building = find_building()
+        refuse_several_topics(set() if building is None else building.topics_of(source_numbers(rows)))
         if not is_required(rows, self.time):
             refuse(
                 f"a row without {self.time} could not be told of there; describe it in the topic's schema as "
@@ -73,6 +79,15 @@ class RecentSearch:
             )
         if self.longest > limit:
             refuse(f"a match may have {self.longest} rows, and limit is {limit}; let it be as many")
+
+
+def refuse_several_topics(topics: Collection[str]) -> None:
+    """Refuse rows that have no common order."""
+    if len(topics) > 1:
+        refuse(
+            f"the topics {', '.join(sorted(topics))} have no common order; search each by itself, or write "
+            "them into one topic by the key first"
+        )
 
 
 def is_for_history(rows: DataFrame) -> bool:
@@ -102,8 +117,7 @@ def match_recent(rows: DataFrame, search: RecentSearch) -> DataFrame:
         place.alias(_PLACE),
     )
     histories = recent(lean, by=search.by, order_by=_PLACE, limit=search.longest)
-    # Where partitions have no order, a row may come that is not the last.
-    newest = histories.where(F.element_at("recent", -1)["is_new"])
+    newest = histories.where(is_in_order(search.by))
     found = newest.select(*search.by, F.explode(_matches(search)).alias("evidence"))
     times = F.transform("evidence", lambda each: each["row"][search.time])
     return found.select(
@@ -113,6 +127,19 @@ def match_recent(rows: DataFrame, search: RecentSearch) -> DataFrame:
         F.lit(OUTCOME_NAMES[Outcome.MATCHED]).alias("outcome"),
         "evidence",
     )
+
+
+def is_in_order(by: Sequence[str]) -> Column:
+    """Whether the new row is the last of its key; it is, unless the key's rows lie in several partitions."""
+    told = f"{_TITLE}: the rows of a key lie in several partitions, which have no order: write the topic by "
+    key = F.to_json(F.struct(*by))
+    failure = F.raise_error(F.concat(F.lit(told + f"{', '.join(by)}; the key is "), key)).cast("boolean")
+    partitions = F.transform(
+        "recent", lambda each: F.struct(each[_PLACE]["topic"], each[_PLACE]["partition"])
+    )
+    is_apart = (F.size(F.array_distinct(partitions)) > 1) | F.col("overflow")
+    is_last = F.element_at("recent", -1)["is_new"]
+    return F.when(is_last, F.lit(True)).when(is_apart, failure).otherwise(F.lit(False))
 
 
 def _time_us(time: str) -> Column:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 import headrace.streams as hr
 from headrace.errors import PipelineError
 from headrace.streams.buckets.reports import collected
+from headrace.streams.match_recent import is_in_order
 from headrace.streams.recent import REALTIME_SETTING
 from headrace.streams.sinks.records import JSON_OPTIONS
 
@@ -242,6 +243,23 @@ def test_what_is_found_in_a_history_is_what_is_found_otherwise(
         in_history = as_json(hr.match(rows, **whole))
         monkeypatch.undo()
         assert in_history == as_json(hr.match(rows, **whole))
+
+
+def test_a_row_behind_those_of_another_partition_is_an_error(headrace_spark: SparkSession) -> None:
+    place = "struct<offset bigint, partition int, topic string>"
+    schema = f"card string, recent array<struct<_argument_place {place}, is_new boolean>>, overflow boolean"
+
+    def judged(*entries: tuple[int, int, bool], overflow: bool = False) -> list[str]:
+        history = [((offset, partition, "t"), is_new) for offset, partition, is_new in entries]
+        rows = headrace_spark.createDataFrame([("c1", history, overflow)], schema)
+        return [row.card for row in rows.where(is_in_order(["card"])).collect()]
+
+    assert judged((1, 0, False), (2, 0, True)) == ["c1"]
+    assert judged((1, 0, False), (2, 1, True)) == ["c1"]
+    assert judged((1, 0, False), (2, 0, False)) == []
+    for apart in ([(1, 1, True), (2, 0, False)], [(2, 0, False)]):
+        with pytest.raises(Exception, match=r"in several partitions.*by card; the key is .*c1"):
+            judged(*apart, overflow=len(apart) == 1)
 
 
 @contextmanager
