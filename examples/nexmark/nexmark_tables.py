@@ -128,7 +128,7 @@ def q16(bids: DataFrame) -> DataFrame:
     return hr.upserts(found.withColumn("channel_day", F.concat_ws(" ", "channel", "day")), key="channel_day")
 
 
-@hr.pipeline(writes=hr.topic("nexmark-q17", key="auction"), reads={"bids": bids})
+@hr.pipeline(writes=hr.topic("nexmark-q17", key=["auction", "day"]), reads={"bids": bids})
 def q17(bids: DataFrame) -> DataFrame:
     """Auction statistics of each day: nothing is taken back, so Spark's own aggregates will do."""
     day = F.date_format("date_time", "yyyy-MM-dd").alias("day")
@@ -141,13 +141,13 @@ def q17(bids: DataFrame) -> DataFrame:
     )
 
 
-@hr.pipeline(writes=hr.topic("nexmark-q18", key="auction"), reads={"bids": bids})
+@hr.pipeline(writes=hr.topic("nexmark-q18", key=["bidder", "auction"]), reads={"bids": bids})
 def q18(bids: DataFrame) -> DataFrame:
     """Find last bid: of each bidder for each auction."""
     return hr.top(bids, 1, by=["bidder", "auction"], order_by=["date_time", "price"])
 
 
-@hr.pipeline(writes=hr.topic("nexmark-q19", key="auction"), reads={"bids": bids})
+@hr.pipeline(writes=hr.topic("nexmark-q19", key=["auction", "rank"]), reads={"bids": bids})
 def q19(bids: DataFrame) -> DataFrame:
     """Auction top ten: the highest bids of each."""
     return hr.top(bids, 10, by="auction", order_by=["price", "date_time", "bidder"])

@@ -66,6 +66,18 @@ def test_every_query_has_something_to_answer_and_bids_come_before_and_after_thei
     assert any(bid["at"] > expires.get(bid["auction"], bid["at"]) for bid in world.bids)
 
 
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("q17", ("auction", "day")), ("q18", ("bidder", "auction")), ("q19", ("auction", "rank"))],
+)
+def test_what_replaces_a_result_is_written_by_the_same_key_and_nothing_else_is(
+    name: str, key: tuple[str, ...]
+) -> None:
+    (query,) = (query for query in QUERIES if query.name == name)
+    assert isinstance(query.writes, hr.Topic)
+    assert query.writes.key == key
+
+
 @pytest.mark.spark
 def test_every_query_as_a_batch_answers_what_plain_python_does(headrace_spark: SparkSession) -> None:
     frames = static_frames(headrace_spark, EVENTS)
