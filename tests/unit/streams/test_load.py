@@ -128,7 +128,7 @@ def test_the_views_of_a_file_of_sql_are_pipelines(tmp_path: Path) -> None:
     path = tmp_path / "views.sql"
     path.write_text(SQL)
     found = {pipeline.name: pipeline.outputs[0].key for pipeline in load_pipelines(str(path))}
-    assert found == {"copies": ("id",), "by_city": ("city",)}
+    assert found == {"copies": ("id",), "by_city": ("_key",)}
     (one,) = load_pipelines(f"{path}:by_city")
     assert one.name == "by_city"
 
