@@ -76,7 +76,7 @@ def test_a_consumer_group_is_written_member_by_member(
     client: Client, new_topic: Callable[..., str], group: str, records_of: Callable[[str], list[Any]]
 ) -> None:
     topic = new_topic(2)
-    # Kafka's coordinators hear of a new topic a moment later than others: who has read it has waited for that.
+    # The coordinators of Kafka hear of a new topic a little later: who has read it has waited for them.
     use(client, topic, f"{group}-before", group_protocol="consumer")
     use(client, topic, group, group_protocol="consumer")
     records = records_of(group)
