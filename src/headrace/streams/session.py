@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from py4j import java_gateway
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -109,14 +110,26 @@ def find_jars(config: StreamsConfig) -> Jars:
     os.environ["JAVA_HOME"] = str(java.home)
     # Python functions must run in this interpreter, not in whatever python3 is on PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # PySpark would print the whole trace of a failed query as one line of JSON; we tell it in a sentence.
-    PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
-    # The same for the trace of a batch that failed in Python.
-    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    keep_traces_of_java_quiet()
     connector = resolve_jars(config.cache_dir, config.jars_dir)
     checkpoint = find_checkpoint_jar(config.cache_dir, config.jars_dir)
     archive = find_archive(config.cache_dir, archive_digest(java, _on_class_path(checkpoint)))
     return Jars(connector=connector, checkpoint=checkpoint, archive=archive)
+
+
+def keep_traces_of_java_quiet() -> None:
+    """Keep PySpark from printing traces: what has failed, and why, is told in a sentence."""
+    # The trace of a failed query, as one line of JSON.
+    PySparkLogger.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    # That of a batch that failed in Python.
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    # That of a call to a Java that is gone, for which there is no logger but the root. Of a logger's records,
+    # its filter sees only those that it was given itself.
+    logging.getLogger().addFilter(_is_not_of_gateway)
+
+
+def _is_not_of_gateway(record: logging.LogRecord) -> bool:
+    return record.pathname != java_gateway.__file__
 
 
 def class_archive_digest(config: StreamsConfig, java: Java) -> str:
