@@ -72,6 +72,8 @@ class Kafka:
         self._settings = {**login, "bootstrap.servers": bootstrap, "log_level": "0"}
         self._producer = Producer({**self._settings, "linger.ms": 0, "message.max.bytes": 16 * MIB})
         self._admin = AdminClient({**self._settings})
+        self.queries: list[Queries] = []
+        """Those that the test has started, which write what it reads."""
 
     def produce(
         self,
@@ -101,7 +103,9 @@ class Kafka:
             consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
             deadline_s = time.monotonic() + WITHIN_S
             while not until(records):
-                assert time.monotonic() < deadline_s, f"{topic} has only {len(records)}: {records[-3:]}"
+                if time.monotonic() > deadline_s:
+                    found = f"{topic} has only {len(records)}: {records[-3:]}"
+                    raise AssertionError("\n".join([found, *map(_state, self.queries)]))
                 for message in consumer.consume(500, timeout=0.1):
                     assert message.error() is None, message.error()
                     records.append(_record(message))
@@ -128,6 +132,16 @@ class Kafka:
         records = self.read(topic, lambda found: len(found) >= count)
         assert len(records) == count, f"{topic} has more than {count} records"
         return records
+
+
+def _state(queries: Queries) -> str:
+    """What the queries are doing; raises if one has failed, which says more."""
+    queries.check()
+    told = [f"{name}: {query.status}, {query.lastProgress}" for name, query in queries.running.items()]
+    java: Any = queries.session.sparkContext._gateway  # noqa: SLF001 - there is no other way to its process
+    for command in ("GC.heap_info", "Thread.print"):
+        told.append(subprocess.getoutput(f"jcmd {java.proc.pid} {command}"))
+    return "\n".join(told)
 
 
 def _record(message: Any) -> Record:
@@ -202,7 +216,7 @@ StartQueries = Callable[..., Queries]
 
 
 @pytest.fixture
-def start(spark: SparkSession, config: StreamsConfig) -> Iterator[StartQueries]:
+def start(spark: SparkSession, config: StreamsConfig, kafka: Kafka) -> Iterator[StartQueries]:
     """Start pipelines in the shared session; they are stopped when the test ends."""
     started: list[Queries] = []
 
@@ -211,6 +225,7 @@ def start(spark: SparkSession, config: StreamsConfig) -> Iterator[StartQueries]:
         ensure_topics(config, plan.topics())
         queries = Queries(session=spark, config=config, realtime=realtime)
         started.append(queries)
+        kafka.queries.append(queries)
         queries.start(plan, pipelines_first=pipelines_first)
         queries.await_started()
         return queries
