@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,9 +139,12 @@ def _state(queries: Queries) -> str:
     """What the queries are doing; raises if one has failed, which says more."""
     queries.check()
     told = [f"{name}: {query.status}, {query.lastProgress}" for name, query in queries.running.items()]
-    java: Any = queries.session.sparkContext._gateway  # noqa: SLF001 - there is no other way to its process
-    for command in ("GC.heap_info", "Thread.print"):
-        told.append(subprocess.getoutput(f"jcmd {java.proc.pid} {command}"))
+    gateway: Any = queries.session.sparkContext._gateway
+    # Where there is only a Java without tools, the states have to do.
+    tool = shutil.which("jcmd") or "true"
+    for question in ("GC.heap_info", "Thread.print"):
+        answer = subprocess.run([tool, str(gateway.proc.pid), question], capture_output=True, check=False)
+        told.append(answer.stdout.decode())
     return "\n".join(told)
 
 
