@@ -44,6 +44,7 @@ SOCKET_DIR_BYTES_MAX: Final = 60
 JAVA_GONE: Final = (Py4JError, PySparkException, OSError)
 """What calls to Spark raise when its Java process has ended, or is about to."""
 
+_GATEWAY_FILE: Final[str] = java_gateway.__file__
 _LOOPBACK_MASTERS: Final = ("spark://127.0.0.1:", "spark://localhost:")
 _COMPILED_AFTER: Final = {
     "Tier4InvocationThreshold": 25_000,
@@ -129,7 +130,7 @@ def keep_traces_of_java_quiet() -> None:
 
 
 def _is_not_of_gateway(record: logging.LogRecord) -> bool:
-    return record.pathname != java_gateway.__file__
+    return record.pathname != _GATEWAY_FILE
 
 
 def class_archive_digest(config: StreamsConfig, java: Java) -> str:
