@@ -28,6 +28,7 @@ from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import make_plan
 from headrace.streams.progress_log import read_progress_log
 from headrace.streams.queries import Queries
+from headrace.streams.run import WATCH_EVERY_S
 from headrace.streams.session import start_session, stop_session
 from headrace.testing.waiting import eventually
 
@@ -102,11 +103,9 @@ class Kafka:
         try:
             count = len(self._admin.list_topics(timeout=WITHIN_S).topics[topic].partitions)
             consumer.assign([TopicPartition(topic, partition, 0) for partition in range(count)])
-            deadline_s = time.monotonic() + WITHIN_S
+            watch = _Watch(self.queries)
             while not until(records):
-                if time.monotonic() > deadline_s:
-                    found = f"{topic} has only {len(records)}: {records[-3:]}"
-                    raise AssertionError("\n".join([found, *map(_state, self.queries)]))
+                watch.look(lambda: f"{topic} has only {len(records)}: {records[-3:]}")
                 for message in consumer.consume(500, timeout=0.1):
                     assert message.error() is None, message.error()
                     records.append(_record(message))
@@ -135,9 +134,28 @@ class Kafka:
         return records
 
 
+class _Watch:
+    """Looks after queries while a test waits for what they write."""
+
+    def __init__(self, queries: list[Queries]) -> None:
+        self._queries = queries
+        self._deadline_s = time.monotonic() + WITHIN_S
+        self._next_s = 0.0
+
+    def look(self, describe: Callable[[], str]) -> None:
+        """Raise if one has failed, as `headrace run` would, or if it takes too long."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + WATCH_EVERY_S
+        for queries in self._queries:
+            queries.check()
+        if now_s > self._deadline_s:
+            raise AssertionError("\n".join([describe(), *map(_state, self._queries)]))
+
+
 def _state(queries: Queries) -> str:
-    """What the queries are doing; raises if one has failed, which says more."""
-    queries.check()
+    """What the queries are doing, as their threads see it."""
     told = [f"{name}: {query.status}, {query.lastProgress}" for name, query in queries.running.items()]
     gateway: Any = queries.session.sparkContext._gateway
     # Where there is only a Java without tools, the states have to do.
