@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 import headrace.kafka.consumer_groups  # noqa: F401
 
 # Most of what Java's second compiler would do is never made use of by a process that lives for seconds, and
-# takes half of the processor meanwhile. Without it Java thinks that a fifth of the room is enough for compiled
-# code; that of a hundred tests' queries is more, and where there is no room nothing is compiled any more.
+# takes half of the processor meanwhile. Without it, Java thinks that a fifth of the room will do for compiled
+# code. A hundred tests' queries need more, and where there is no room nothing is compiled any more.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 )
