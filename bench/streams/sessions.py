@@ -20,9 +20,11 @@ T = TypeVar("T")
 _OURS_ONLY: Final = (
     "spark.sql.streaming.",
     "spark.shuffle.streaming.",
+    "spark.python.",
     "spark.driver.extraClassPath",
     "spark.hadoop.fs.file.impl",
 )
+_OURS_OF_JAVA: Final = "-XX:Tier"
 
 
 def apart(work: partial[T]) -> T:
@@ -45,10 +47,14 @@ def our_session(config: StreamsConfig) -> Iterator[SparkSession]:
 
 @contextmanager
 def plain_session(config: StreamsConfig) -> Iterator[SparkSession]:
-    """As Spark comes, but for what has nothing to do with streams."""
+    """As Spark comes, but for what has nothing to do with streams, and for partitions: as few as ours has."""
     work_dir = config.data_dir / "work"
     work_dir.mkdir(parents=True)
     options = session_options(config, slots=os.cpu_count() or 1, jars=find_jars(config), work_dir=work_dir)
+    words = options["spark.driver.extraJavaOptions"].split(" ")
+    options["spark.driver.extraJavaOptions"] = " ".join(
+        word for word in words if not word.startswith(_OURS_OF_JAVA)
+    )
     builder: SparkSession.Builder = SparkSession.builder
     for key, value in options.items():
         if not key.startswith(_OURS_ONLY):
