@@ -24,6 +24,7 @@ from headrace.kafka.connection import (
     is_produce,
 )
 from headrace.kafka.dispatch import Peer, Started, dispatch
+from headrace.kafka.handing_over import hand_over
 from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
 from headrace.kafka.security.tls import TlsStream
 from headrace.kafka.services import ANONYMOUS, Scheduler
@@ -104,6 +105,8 @@ class ClientConnection(asyncio.Protocol):
         self._is_ending = False
         """Whether nothing more is to be read: the last answer is on its way, or the connection is lost."""
         self._lost: asyncio.Future[None] = loop.create_future()
+        self._socket = -1
+        """What the system knows the connection by, if it may be given an answer as it is."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember who it is."""
@@ -123,6 +126,8 @@ class ClientConnection(asyncio.Protocol):
             address=config.advertised or Address(own_name[0], own_name[1]),
             session=session,
         )
+        if self._tls is None and (socket := self._transport.get_extra_info("socket")) is not None:
+            self._socket = socket.fileno()
         self._is_proved = session is None and self._tls is None
         if session is not None:
             self._reader.frame_bytes_max = min(LOGIN_FRAME_BYTES_MAX, config.frame_bytes_max)
@@ -370,7 +375,15 @@ class ClientConnection(asyncio.Protocol):
         """Note how much of the answers waits in memory; say whether the client has taken something."""
         return self._backlog.note(0 if self._is_writable else self._transport.get_write_buffer_size())
 
+    @property
+    def _may_hand_over(self) -> bool:
+        """Whether the socket is there, and nothing waits to be sent that an answer would overtake."""
+        transport = self._transport
+        return self._socket >= 0 and not transport.is_closing() and not transport.get_write_buffer_size()
+
     def _send_in_turn(self, parts: Parts) -> None:
+        if self._may_hand_over:
+            parts = hand_over(parts, self._socket)
         for pieces in _read_in_turn(parts):
             if self._transport.is_closing():
                 # The client is gone: what it leaves unread need not be read from the disk.

@@ -19,7 +19,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -64,6 +64,14 @@ class Disk(Protocol):
 
     def read(self, file: int, position: int, size_bytes: int) -> bytes:
         """Read from a place in the file; fewer bytes come only where the file ends."""
+        ...
+
+    def send(self, file: int, position: int, size_bytes: int, socket: int) -> int:
+        """Send from a place in the file what a socket that never waits takes at once.
+
+        Returns how many bytes that was. Fewer than were asked for may also mean that the file ends, that it
+        can't be read or that the socket is closed: `read` and whoever writes to the socket will tell.
+        """
         ...
 
     def append(self, file: int, buffers: Sequence[Buffer]) -> None:
@@ -153,6 +161,16 @@ class SystemDisk:
             parts.append(data)
             remaining -= len(data)
         return b"".join(parts)
+
+    def send(self, file: int, position: int, size_bytes: int, socket: int) -> int:
+        """Send from a place in the file what a socket that never waits takes at once."""
+        sent_bytes = 0
+        with suppress(OSError):
+            while sent_bytes < size_bytes and (
+                sent := os.sendfile(socket, file, position + sent_bytes, size_bytes - sent_bytes)
+            ):
+                sent_bytes += sent
+        return sent_bytes
 
     def append(self, file: int, buffers: Sequence[Buffer]) -> None:
         """Write all of the buffers, one after the other, at the end."""

@@ -1,7 +1,8 @@
 """Batches that lie in a segment and have not been read yet.
 
-An answer with megabytes of batches is sent piece by piece, each read when its turn comes: the client has the
-first ones while the next are read, and each piece goes to the socket while it is in the processor's cache.
+An answer with megabytes of batches is handed to the system as far as the client's socket takes it at once,
+and not copied. The rest is sent piece by piece, each read when its turn comes: the client has the first ones
+while the next are read, and each piece goes to the socket while it is in the processor's cache.
 
 They must be read before anything else happens on the event loop's thread: later the segment may be gone. The
 bytes are there, and are what was written, when they are given out (see segment_reading.py). Should the disk
@@ -59,6 +60,28 @@ class StoredBatches:
             piece = self._read(position, min(self._piece_bytes, end - position))
             position += len(piece)
             yield piece
+
+    def send(self, socket: int) -> int:
+        """Send what the socket takes at once; returns how many bytes that was.
+
+        Fewer may also mean that they can't be read, or that nobody takes them any more: whoever goes on with
+        the rest is told.
+        """
+        try:
+            file = self._segment.open()
+        except OSError:
+            return 0
+        return self._disk.send(file, self._position, self._size_bytes, socket)
+
+    def after(self, size_bytes: int) -> StoredBatches:
+        """The bytes behind the first ones."""
+        return StoredBatches(
+            self._segment,
+            self._disk,
+            self._position + size_bytes,
+            self._size_bytes - size_bytes,
+            piece_bytes=self._piece_bytes,
+        )
 
     def read(self) -> bytes:
         """All of the bytes."""

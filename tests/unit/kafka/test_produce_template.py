@@ -46,8 +46,8 @@ class Transport:
         self.written: list[bytes] = []
         self.is_aborted = False
 
-    def get_extra_info(self, _name: str) -> tuple[str, int]:
-        return ("127.0.0.1", 9_092)
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return None if name == "socket" else ("127.0.0.1", 9_092)
 
     def write(self, data: bytes) -> None:
         self.written.append(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -15,6 +16,13 @@ from headrace.log.durable_file import make_directory_durably, read_whole, write_
 from headrace.testing.disk import PowerLoss, SimulatedDisk
 
 DIRECTORY = Path("/data")
+
+
+def never_waiting() -> tuple[socket.socket, socket.socket]:
+    """Two ends of a connection, of which the first never waits."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    return ours, theirs
 
 
 class DiskContract:
@@ -38,6 +46,41 @@ class DiskContract:
         assert disk.read(file, 8, 4) == b"89"
         assert disk.read(file, 20, 4) == b""
         assert disk.size_bytes(file) == 10
+        disk.close(file)
+
+    def test_what_a_socket_takes_at_once_is_sent_from_the_file(self, disk: Disk, directory: Path) -> None:
+        file = disk.open(directory / "file")
+        disk.append(file, [b"0123456789"])
+        ours, theirs = never_waiting()
+        with ours, theirs:
+            assert disk.send(file, 3, 4, ours.fileno()) == 4
+            assert theirs.recv(100) == b"3456"
+            assert disk.send(file, 8, 4, ours.fileno()) == 2
+            assert theirs.recv(100) == b"89"
+        disk.close(file)
+
+    def test_a_socket_that_takes_no_more_ends_the_sending(self, disk: Disk, directory: Path) -> None:
+        content = bytes(range(256)) * 40_000
+        file = disk.open(directory / "file")
+        disk.append(file, [content])
+        ours, theirs = never_waiting()
+        with ours, theirs:
+            sent_bytes = disk.send(file, 0, len(content), ours.fileno())
+            assert 0 < sent_bytes < len(content)
+            assert disk.send(file, sent_bytes, 1, ours.fileno()) == 0
+            received = b""
+            while len(received) < sent_bytes:
+                received += theirs.recv(sent_bytes)
+            assert received == content[:sent_bytes]
+        disk.close(file)
+
+    def test_a_socket_that_nobody_reads_any_more_takes_nothing(self, disk: Disk, directory: Path) -> None:
+        file = disk.open(directory / "file")
+        disk.append(file, [b"0123456789"])
+        ours, theirs = never_waiting()
+        with ours:
+            theirs.close()
+            assert disk.send(file, 0, 10, ours.fileno()) == 0
         disk.close(file)
 
     def test_more_buffers_than_one_call_takes_are_all_written(self, disk: Disk, directory: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -125,6 +126,38 @@ def test_a_disk_that_fails_in_between_is_told_and_whoever_comes_next_reads_at_on
     disk.heal()
     disk.overwrite(_path(partition_dir), content)
     assert log.lend(0, size_bytes_max=ALL) == content
+
+
+def test_what_is_lent_can_be_sent_as_far_as_a_socket_takes_it_and_read_from_there_on(
+    log: PartitionLog, disk: SimulatedDisk, partition_dir: Path
+) -> None:
+    content = disk.content(_path(partition_dir))
+    lent = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(lent, StoredBatches)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        assert lent.send(ours.fileno()) == len(content)
+        assert theirs.recv(2 * len(content)) == content
+    rest = lent.after(700)
+    assert len(rest) == len(content) - 700
+    assert rest.read() == content[700:]
+
+
+def test_what_can_not_be_opened_is_not_sent_and_told_when_it_is_read(
+    log: PartitionLog, disk: SimulatedDisk
+) -> None:
+    lent = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(lent, StoredBatches)
+    for segment in log.segments:
+        segment.close()
+    disk.fail("open")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert lent.send(ours.fileno()) == 0
+    disk.fail("open")
+    with pytest.raises(StorageError):
+        lent.read()
 
 
 def test_a_file_that_was_closed_to_make_room_is_opened_again(
