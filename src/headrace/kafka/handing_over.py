@@ -1,7 +1,7 @@
 """An answer, as far as the system takes it at once: what lies in a file goes to the socket without us.
 
 Only where nothing of an earlier answer waits to be sent, which would else be overtaken. A client that is
-gone, or a disk that fails, is none of our business here: whoever sends the rest meets it, and knows what to do.
+gone, or a disk that fails, is no business of ours: whoever sends the rest meets it, and knows what to do.
 """
 
 from __future__ import annotations
