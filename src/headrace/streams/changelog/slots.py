@@ -7,6 +7,9 @@ All tables of an operator are divided alike, by their column `_hash`; the lower 
 the bucket, so the slot is told by others. When slots hold more than SLOT_ROWS on the average, their number is
 doubled, which reads and writes all of them: so seldom that it costs each row no more than once or twice.
 
+A step sees only the rows that have one of the hashes it asks for. What lies beside them is read and written
+again as it is: to look at it costs more than that, and small steps touch many slots for one row in each.
+
 Pure: no Spark, no I/O.
 """
 
@@ -18,6 +21,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.streams.buckets.logic import Tables
 from headrace.streams.changelog.zset import HASH
@@ -39,7 +43,9 @@ class SlottedTables:
     """Of all slots."""
     touched: tuple[int, ...]
     kept: Mapping[str, pa.Table]
-    """By name: the rows in these slots."""
+    """By name: of the rows in these slots, those that have one of the hashes."""
+    others: Mapping[str, pa.Table]
+    """By name: the rows beside them."""
     was_read: bool
 
     @classmethod
@@ -50,18 +56,22 @@ class SlottedTables:
         told = state.get(SLOTS)
         slot_count = 1 if told is None else int(told["slots"][0].as_py())
         touched = range(slot_count) if everything else np.unique(slots_of(hashes, slot_count)).tolist()
+        whole = {name: _read(state, name, schema, touched) for name, schema in schemas.items()}
+        asked = None if everything else pa.array(np.unique(hashes))
+        parted = {name: _parted(table, asked) for name, table in whole.items()}
         return cls(
             state=state,
             slot_count=slot_count,
             row_count=0 if told is None else int(told["rows"][0].as_py()),
             touched=tuple(touched),
-            kept={name: _read(state, name, schema, touched) for name, schema in schemas.items()},
+            kept={name: kept for name, (kept, _others) in parted.items()},
+            others={name: others for name, (_kept, others) in parted.items()},
             was_read=told is not None,
         )
 
     def close(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The state in which the rows in these slots are those of the tables; a table that is the same is
-        not written again.
+        """The state in which the rows that have one of the hashes are those of the tables; a table that is the
+        same is not written again.
         """
         before = sum(table.num_rows for table in self.kept.values())
         row_count = self.row_count - before + sum(table.num_rows for table in tables.values())
@@ -71,13 +81,13 @@ class SlottedTables:
         made: dict[str, pa.Table] = {}
         for name, table in tables.items():
             if slot_count != self.slot_count:
-                others = set(range(self.slot_count)) - set(self.touched)
-                rest = _read(self.state, name, _bare(table.schema), sorted(others))
-                made |= _divided(name, stacked([table, rest]), slot_count)
+                untouched = set(range(self.slot_count)) - set(self.touched)
+                rest = _read(self.state, name, _bare(table.schema), sorted(untouched))
+                made |= _divided(name, stacked([table, self.others[name], rest]), slot_count)
             elif table is self.kept[name]:
                 made |= {each: self.state[each] for each in self._names(name) if each in self.state}
             else:
-                made |= _divided(name, table, slot_count)
+                made |= _divided(name, stacked([table, self.others[name]]), slot_count)
         if self.was_read and (slot_count, row_count) == (self.slot_count, self.row_count):
             return {**made, SLOTS: self.state[SLOTS]}
         if not self.was_read and not row_count:
@@ -108,6 +118,14 @@ def _read(state: Tables, name: str, schema: pa.Schema, slots: Sequence[int]) -> 
     kept = stacked([empty, *(each.replace_schema_metadata(None) for each in found)])
     # Without columns that are not asked for any more.
     return kept.select(empty.schema.names)
+
+
+def _parted(table: pa.Table, hashes: pa.Array | None) -> tuple[pa.Table, pa.Table]:
+    """The rows that have one of the hashes, and the others."""
+    if hashes is None or table.num_rows < len(hashes):
+        return table, table.slice(0, 0)
+    is_asked = pc.is_in(table[HASH], value_set=hashes)
+    return table.filter(is_asked), table.filter(pc.invert(is_asked))
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
