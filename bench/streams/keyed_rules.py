@@ -158,8 +158,8 @@ def judge_all(rows: pa.Table, state: pa.Table) -> tuple[pa.Table, pa.Table]:
     )
 
 
-class PerKey(StatefulProcessor):
-    """The rules as Spark has them: state for each card, read and written by itself."""
+class PackedValue(StatefulProcessor):
+    """The rules at Spark's best: one value for each card, packed by hand, read and written once a batch."""
 
     def __init__(self, *, tells_all: bool = False) -> None:
         self._tells_all = tells_all
@@ -177,27 +177,89 @@ class PerKey(StatefulProcessor):
         timerValues: Any,  # noqa: ARG002, N803 - Spark's name
     ) -> Iterator[Row]:
         """Judge the transactions of a card."""
-        kept = self._history.get()
-        times, spent, lat, lon = ([], [], 0.0, 0.0) if kept is None else kept
-        state = {"times": list(times), "spent": list(spent), "lat": lat, "lon": lon}
+        state = self._read()
         for row in sorted(rows, key=lambda row: row["tx"]):
-            seen, total, speed = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
-            if self._tells_all or is_suspicious(seen, total, speed):
-                yield Row(card=key[0], tx=row["tx"], seen=seen, spent=total, speed=speed)
-        self._history.update((state["times"], state["spent"], state["lat"], state["lon"]))
+            yield from self._judged(state, key[0], row)
+        self._write(state)
 
     def close(self) -> None:
         """Nothing is held."""
 
+    def _judged(self, state: dict[str, Any], card: str, row: Row) -> Iterator[Row]:
+        seen, total, speed = judge(state, row["cents"], row["lat"], row["lon"], row["at_ms"])
+        if self._tells_all or is_suspicious(seen, total, speed):
+            yield Row(card=card, tx=row["tx"], seen=seen, spent=total, speed=speed)
 
-def spark_per_key(rows: DataFrame, *, tells_all: bool = False) -> DataFrame:
-    """The rules by Spark's own operator."""
+    def _read(self) -> dict[str, Any]:
+        kept = self._history.get()
+        times, spent, lat, lon = ([], [], 0.0, 0.0) if kept is None else kept
+        return {"times": list(times), "spent": list(spent), "lat": lat, "lon": lon}
+
+    def _write(self, state: dict[str, Any]) -> None:
+        self._history.update((state["times"], state["spent"], state["lat"], state["lon"]))
+
+
+class ListOfTransactions(PackedValue):
+    """The rules with the state that Spark has for several things of a key: a list."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._transactions = handle.getListState(
+            "transactions", "at_ms bigint, cents bigint, lat double, lon double"
+        )
+
+    def _read(self) -> dict[str, Any]:
+        kept = list(self._transactions.get())
+        lat, lon = (kept[-1][2], kept[-1][3]) if kept else (0.0, 0.0)
+        return {
+            "times": [each[0] for each in kept],
+            "spent": [each[1] for each in kept],
+            "lat": lat,
+            "lon": lon,
+        }
+
+    def _write(self, state: dict[str, Any]) -> None:
+        place = (state["lat"], state["lon"])
+        both = zip(state["times"], state["spent"], strict=True)
+        self._transactions.put([(at_ms, cents, *place) for at_ms, cents in both])
+
+
+class ValueForEachEvent(PackedValue):
+    """The rules as a function of one event would have them: state is read and written for each."""
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's name
+    ) -> Iterator[Row]:
+        """Judge the transactions of a card."""
+        for row in sorted(rows, key=lambda row: row["tx"]):
+            state = self._read()
+            yield from self._judged(state, key[0], row)
+            self._write(state)
+
+
+def packed_value(rows: DataFrame, *, tells_all: bool = False) -> DataFrame:
+    """The rules by Spark's own operator, at its best."""
+    return _by_spark(rows, PackedValue(tells_all=tells_all))
+
+
+def list_of_transactions(rows: DataFrame) -> DataFrame:
+    """The rules by Spark's own operator, with a list."""
+    return _by_spark(rows, ListOfTransactions())
+
+
+def value_for_each_event(rows: DataFrame) -> DataFrame:
+    """The rules by Spark's own operator, event by event."""
+    return _by_spark(rows, ValueForEachEvent())
+
+
+def _by_spark(rows: DataFrame, processor: StatefulProcessor) -> DataFrame:
     return (
         rows.select("tx", "card", "cents", "lat", "lon", "at_ms")
         .groupBy("card")
-        .transformWithState(
-            PerKey(tells_all=tells_all), f"card string, {ALERT}", outputMode="update", timeMode="None"
-        )
+        .transformWithState(processor, f"card string, {ALERT}", outputMode="update", timeMode="None")
     )
 
 

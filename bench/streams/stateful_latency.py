@@ -47,7 +47,7 @@ from cards import (
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.streams.progress import Progress
-from keyed_rules import ALERT, HISTORY, judge_all, spark_per_key
+from keyed_rules import ALERT, HISTORY, judge_all, packed_value
 from sessions import our_session, plain_session, use_state_of_keys
 
 OUR_RULES, SPARK_RULES = "live-hr-keyed", "live-spark-keyed"
@@ -201,7 +201,7 @@ def windowed(rows: DataFrame) -> DataFrame:
 def spark_judged(rows: DataFrame) -> DataFrame:
     """The rules by Spark's own operator."""
     use_state_of_keys(rows.sparkSession)
-    return spark_per_key(rows, tells_all=True)
+    return packed_value(rows, tells_all=True)
 
 
 def spark_windowed(rows: DataFrame) -> DataFrame:
