@@ -70,8 +70,9 @@ class SlottedTables:
         )
 
     def close(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The state in which the rows that have one of the hashes are those of the tables; a table that is the
-        same is not written again.
+        """The state in which the rows that have one of the hashes are those of the tables.
+
+        A table that is the same is not written again.
         """
         before = sum(table.num_rows for table in self.kept.values())
         row_count = self.row_count - before + sum(table.num_rows for table in tables.values())
