@@ -16,6 +16,7 @@ from headrace.config import (
     BrokerConfig,
     ConsoleConfig,
     LogConfig,
+    PostgresConfig,
     SecurityConfig,
     StreamsConfig,
     TlsConfig,
@@ -25,7 +26,7 @@ from headrace.config import (
 from headrace.errors import ConfigError
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-CAPABILITIES = [LogConfig, TlsConfig, SecurityConfig, BrokerConfig, ConsoleConfig, StreamsConfig]
+CAPABILITIES = [LogConfig, TlsConfig, SecurityConfig, BrokerConfig, ConsoleConfig, StreamsConfig, PostgresConfig]
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

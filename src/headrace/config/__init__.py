@@ -19,13 +19,17 @@ from headrace.config.environment import (
     default_console_token,
     default_data_dir,
     default_jars_dir,
+    default_postgres_dsn,
+    default_postgres_programs,
     default_tls_key_password,
     environment_with,
     failpoints_to_arm,
     java_home,
     new_user_password,
+    search_path,
 )
 from headrace.config.log import COMPRESSION_TYPES, LogConfig
+from headrace.config.postgres import PostgresConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
 from headrace.config.streams import GUARANTEES, Guarantee, StreamsConfig
 from headrace.config.units import DAY_MS, GIB, HOUR_MS, KIB, LONG_MAX, MIB
@@ -48,6 +52,7 @@ __all__ = [
     "Durability",
     "Guarantee",
     "LogConfig",
+    "PostgresConfig",
     "SaslMechanism",
     "SecurityConfig",
     "StreamsConfig",
@@ -60,9 +65,12 @@ __all__ = [
     "default_console_token",
     "default_data_dir",
     "default_jars_dir",
+    "default_postgres_dsn",
+    "default_postgres_programs",
     "default_tls_key_password",
     "environment_with",
     "failpoints_to_arm",
     "java_home",
     "new_user_password",
+    "search_path",
 ]
