@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from headrace.config.address import Address, check_metrics_address
 from headrace.config.broker import BrokerConfig, Durability
+from headrace.config.capture import CaptureConfig, SnapshotMode
 from headrace.config.checks import TOPIC_NAME, check_topic_name
 from headrace.config.console import ConsoleConfig
 from headrace.config.environment import (
@@ -48,6 +49,7 @@ __all__ = [
     "TOPIC_NAME",
     "Address",
     "BrokerConfig",
+    "CaptureConfig",
     "ConsoleConfig",
     "Durability",
     "Guarantee",
@@ -55,6 +57,7 @@ __all__ = [
     "PostgresConfig",
     "SaslMechanism",
     "SecurityConfig",
+    "SnapshotMode",
     "StreamsConfig",
     "TlsConfig",
     "check_metrics_address",
