@@ -14,6 +14,7 @@ from headrace.config import (
     MIB,
     Address,
     BrokerConfig,
+    CaptureConfig,
     ConsoleConfig,
     LogConfig,
     PostgresConfig,
@@ -26,7 +27,7 @@ from headrace.config import (
 from headrace.errors import ConfigError
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-CAPABILITIES = [LogConfig, TlsConfig, SecurityConfig, BrokerConfig, ConsoleConfig, StreamsConfig, PostgresConfig]
+CAPABILITIES = [LogConfig, TlsConfig, SecurityConfig, BrokerConfig, ConsoleConfig, StreamsConfig, PostgresConfig, CaptureConfig]
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

@@ -1,16 +1,18 @@
-"""The beginning of a capture: publication, slot, initial snapshot. What a crash interrupts, the next start
-goes on with.
+"""The beginning of a capture: publication, slot, initial snapshot.
+
+What a crash interrupts, the next start goes on with:
 
     nothing → `making the slot` → slot made → `streaming`, tables to read → … → `streaming`, no tables
 
 A slot that is found while the state says `making the slot` was made by us and never read from: it is dropped
-and made anew. One that is found before we have said so is another's, and is left alone. """
+and made anew. One that is found before we have said so is another's, and is left alone.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from headrace.cdc.connection import Connection, connect, explained
@@ -50,6 +52,8 @@ class Parts:
     publisher: Publisher
     writer: ChangeWriter
     progress: Progress
+    is_ending: Callable[[], bool]
+    """Whether somebody wants the capture to stop or to pause."""
 
 
 def begin(parts: Parts) -> CaptureState:
@@ -118,6 +122,8 @@ def _published(
     point = SnapshotPoint(marker="true", at_ns=time.time_ns(), lsn=slot.consistent_lsn)
     parts.progress.snapshot_begun(state)
     for chunk in snapshot.chunks(tables):
+        if parts.is_ending():
+            return state
         parts.writer.know(chunk.table.relation)
         is_last = len(state.tables) == 1 and chunk.upto is None
         is_first = state.tables[0].after is None

@@ -1,15 +1,14 @@
 """A capture, from its first start on: what runs in one process, on one thread, until it is stopped.
 
-    with one lock in the database and one publisher at the broker, so that a second one of the name is kept
-    out:
-        begin or go on (beginning.py) → stream (streaming.py) → beside it, heartbeats and a look at the slot
+    lock the name in the database → fence others at the broker → begin, or go on (beginning.py)
+    → stream (streaming.py), and beside it heartbeats, a look at the slot, and snapshots that were asked for
 
 A connection that is lost, to the database or to the broker, ends a run; `keep_running` starts the next one
-from what is published. What can't be made good by going on is raised: see slot.py. """
+from what is published. What can't be made good by going on is raised: see slot.py.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
@@ -23,6 +22,8 @@ from headrace.cdc.beginning import Parts, begin
 from headrace.cdc.connection import Connection, connect, emit_message, explained
 from headrace.cdc.database_catalog import DatabaseCatalog
 from headrace.cdc.events import settings_of, writer_of
+from headrace.cdc.lock import lock_capture
+from headrace.cdc.pause import Pause
 from headrace.cdc.progress import Progress
 from headrace.cdc.publisher import Publisher
 from headrace.cdc.replication import ReplicationStream
@@ -33,17 +34,15 @@ from headrace.cdc.slots import drop_slot, read_slot
 from headrace.cdc.state import CaptureState, Phase
 from headrace.cdc.streaming import HEARTBEAT, Streaming
 from headrace.config import CaptureConfig
-from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.errors import HeadraceError
 from headrace.logs import fields
 
-LOCK_S_MAX: Final = 15.0
-"""How long another process of the name may take to be gone: the database notices the end of one that was
-killed."""
-LOCK_PAUSE_S: Final = 0.2
 LOOK_S: Final = 5.0
 """How often the slot is looked at."""
 WAIT_S_MAX: Final = 0.5
 """How long nothing may come before requests are looked for."""
+SLOT_FREE_S_MAX: Final = 10.0
+SLOT_FREE_PAUSE_S: Final = 0.05
 RESTART_PAUSE_S_FIRST: Final = 0.5
 RESTART_PAUSE_S_MAX: Final = 30.0
 
@@ -58,7 +57,13 @@ class Capture:
         self._progress = progress or Progress()
         self._stopping = threading.Event()
         self._stream: ReplicationStream | None = None
+        self._pause = Pause(config.directory)
         self._warned: str | None = None
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether somebody has asked it to stop."""
+        return self._stopping.is_set()
 
     def stop(self) -> None:
         """End the run after what is whole was published."""
@@ -71,6 +76,10 @@ class Capture:
         """Run until stopped, again and again where a server was gone for a while. Raises what can't pass."""
         pause_s = RESTART_PAUSE_S_FIRST
         while not self._stopping.is_set():
+            if self._pause.is_set():
+                self._progress.paused()
+                self._stopping.wait(WAIT_S_MAX)
+                continue
             started_s = time.monotonic()
             try:
                 self.run()
@@ -86,16 +95,18 @@ class Capture:
                 self._stopping.wait(pause_s)
                 pause_s = min(2 * pause_s, RESTART_PAUSE_S_MAX)
             else:
-                return
+                if not self._pause.is_set():
+                    return
 
     def run(self) -> None:
         """Run until stopped, until a snapshot only is complete, or until something is lost."""
         config = self._config
         with ExitStack() as stack:
             control = stack.enter_context(closing(connect(config.dsn)))
-            self._lock(control)
-            publisher = stack.enter_context(closing(Publisher(config)))
-            if publisher.state is not None and publisher.state.phase is Phase.DONE:
+            lock_capture(control, config, self._stopping)
+            publisher = stack.enter_context(closing(Publisher(config, is_ending=self._stopping.is_set)))
+            if _is_complete(publisher):
+                self._drop_slot(control)
                 return
             catalog = DatabaseCatalog(control, config.dsn)
             settings = settings_of(config, control.info.dbname)
@@ -106,11 +117,14 @@ class Capture:
                 publisher=publisher,
                 writer=writer_of(config, settings, catalog),
                 progress=self._progress,
+                is_ending=self._is_ending,
             )
             state = begin(parts)
-            if not self._is_done(parts, state):
-                side = stack.enter_context(closing(SideSnapshots(parts, settings)))
-                self._streamed(parts, side, state)
+            if not self._is_ending() and not self._is_done(parts, state):
+                with closing(SideSnapshots(parts, settings)) as side:
+                    self._streamed(parts, side, state)
+            if _is_complete(publisher):
+                self._drop_slot(control)
 
     def _streamed(self, parts: Parts, side: SideSnapshots, state: CaptureState) -> None:
         config = self._config
@@ -133,10 +147,10 @@ class Capture:
     ) -> None:
         config, requests = self._config, Requests(self._config.directory)
         heartbeat_due_s = look_due_s = time.monotonic()
-        while not self._stopping.is_set():
+        while not self._is_ending():
             side.go_on(streaming.state)
-            if not streaming.step():
-                stream.wait(WAIT_S_MAX)
+            has_more = streaming.step()
+            stream.wait(0.0 if has_more else WAIT_S_MAX)
             now_s = time.monotonic()
             if config.heartbeat_s and now_s >= heartbeat_due_s:
                 heartbeat_due_s = now_s + config.heartbeat_s
@@ -154,32 +168,25 @@ class Capture:
         if streaming.is_whole and parts.publisher.sent_count:
             streaming.commit()
 
+    def _is_ending(self) -> bool:
+        return self._stopping.is_set() or self._pause.is_set()
+
     def _is_done(self, parts: Parts, state: CaptureState) -> bool:
-        """End a snapshot only, when it is complete: nothing more is needed of the database."""
+        """Note that a snapshot only is complete: nothing more is needed of the database."""
         if self._config.snapshot != "only" or state.tables:
             return False
         parts.publisher.commit(replace(state, phase=Phase.DONE))
-        self._stream = None
-        with explained(self._config.dsn, "dropping the slot of a snapshot that is complete"):
-            drop_slot(parts.control, state.slot)
         return True
 
-    def _lock(self, control: Connection) -> None:
-        """Keep others of the name out. The lock goes with the connection, however this process ends."""
-        digest = hashlib.sha256(f"headrace\0capture\0{self._config.slot}".encode()).digest()
-        number = int.from_bytes(digest[:8], signed=True)
-        deadline_s = time.monotonic() + LOCK_S_MAX
-        while True:
-            with explained(self._config.dsn, "locking the capture"):
-                row = control.execute("SELECT pg_try_advisory_lock(%s)", (number,)).fetchone()
-            if row is not None and row[0]:
-                return
-            if time.monotonic() > deadline_s:
-                raise StoreUnavailable(
-                    f"capture {self._config.name} runs already, in another process or on another machine: its "
-                    f"slot {self._config.slot} is locked. Stop that one first"
-                )
-            self._stopping.wait(LOCK_PAUSE_S)
+    def _drop_slot(self, control: Connection) -> None:
+        """The server may take a moment to notice that nobody reads from the slot any more."""
+        with explained(self._config.dsn, "dropping the slot of a snapshot that is complete"):
+            deadline_s = time.monotonic() + SLOT_FREE_S_MAX
+            while (slot := read_slot(control, self._config.slot)) is not None and slot.active_pid is not None:
+                if time.monotonic() > deadline_s:
+                    break
+                time.sleep(SLOT_FREE_PAUSE_S)
+            drop_slot(control, self._config.slot)
 
     def _heartbeat(self, parts: Parts) -> None:
         with explained(self._config.dsn, "writing a heartbeat"):
@@ -208,3 +215,7 @@ class Capture:
             _logger.warning(
                 "capture %s: %s", self._config.name, sentence, extra=fields(capture=self._config.name)
             )
+
+
+def _is_complete(publisher: Publisher) -> bool:
+    return publisher.state is not None and publisher.state.phase is Phase.DONE

@@ -3,7 +3,8 @@
     SELECT columns FROM table WHERE (key) > (after) AND (key) <= (upto) AND (condition)
 
 Keys are texts, as the database itself writes and reads them, and are compared by the database alone, so that
-any type and any collation will do. A table without a key is one piece. """
+any type and any collation will do. A table without a key is one piece.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 One thread reads, one chunk at a time; the capture takes a chunk when its watermark comes by in the stream.
 See watermark.py for why that is right. No table is written to for this: watermarks are logical messages,
-which every role may write. """
+which every role may write.
+"""
 
 from __future__ import annotations
 

@@ -23,3 +23,6 @@ class Progress:
 
     def slot_seen(self, slot: Slot) -> None:
         """The database was asked how far behind the capture is."""
+
+    def paused(self) -> None:
+        """It waits until somebody has it go on."""

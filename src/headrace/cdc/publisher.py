@@ -13,7 +13,8 @@ One thread owns a publisher.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
 
 ANSWER_S_MAX: Final = 60.0
 """How long the coordinator of a transaction may take; a broker may be restarting."""
+COMMIT_STEP_S: Final = 1.0
 REQUEST_BYTES_MAX: Final = 17 * MIB
 """The largest request that is sent: a record of 16 MiB, the most that a broker takes, and its headers."""
-BUFFER_BYTES: Final = 4 * REQUEST_BYTES_MAX
-_BUFFER_MESSAGES_MAX: Final = 200_000
+BUFFER_BYTES: Final = 2 * REQUEST_BYTES_MAX
+"""How much waits to be sent, at most: a transaction of any size is published in bounded memory."""
+_BUFFER_MESSAGES_MAX: Final = 100_000
 _BUFFER_FULL_S: Final = 0.1
 _GATHER_MS: Final = 20
 _LOOK_BACK_FIRST: Final = 64
@@ -55,8 +58,15 @@ _UNREACHABLE: Final = {
 class Publisher:
     """The one writer of a capture's topics."""
 
-    def __init__(self, config: CaptureConfig, *, answer_s_max: float = ANSWER_S_MAX) -> None:
-        """Fence all earlier publishers of the same name."""
+    def __init__(
+        self,
+        config: CaptureConfig,
+        *,
+        answer_s_max: float = ANSWER_S_MAX,
+        is_ending: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Fence all earlier publishers of the same name. Who is ending waits for no broker any more."""
+        self._is_ending = is_ending
         self._config = config
         self._answer_s_max = answer_s_max
         self._key = config.name.encode()
@@ -123,7 +133,7 @@ class Publisher:
             self._begin()
             hit("capture.sent")
             self._producer.produce(self._topics.state_topic, to_json(state), self._key)
-            self._producer.commit_transaction(self._config.transaction_s_max)
+            self._commit()
         self._state, self._is_open, self._sent_count = state, False, 0
         hit("capture.committed")
 
@@ -148,6 +158,18 @@ class Publisher:
             "bootstrap.servers": self._config.bootstrap,
             "log_level": 0,
         }
+
+    def _commit(self) -> None:
+        """Commit, in steps between which signals are heard: a broker may be gone for minutes."""
+        deadline_s = time.monotonic() + self._config.transaction_s_max
+        while True:
+            try:
+                self._producer.commit_transaction(COMMIT_STEP_S)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline_s or self._is_ending():
+                    raise
+            else:
+                return
 
     def _begin(self) -> None:
         if not self._is_open:
@@ -214,9 +236,9 @@ class Publisher:
                 f"capture {name} was taken over by another process of the same name, or a transaction took "
                 f"longer than {self._config.transaction_s_max} s (transaction_s_max): let only one run"
             )
-        if error.code() in _UNREACHABLE:
+        if error.code() in _UNREACHABLE or error.txn_requires_abort():
             return BrokerUnavailable(
-                f"capture {name} can't publish: no broker answers at {self._config.bootstrap} ({error.str()})"
+                f"capture {name} can't publish to {self._config.bootstrap} for now: {error.str()}"
             )
         return CaptureFailed(f"capture {name} can't publish: {error.str()}")
 

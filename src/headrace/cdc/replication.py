@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -77,6 +78,9 @@ class ReplicationStream:
         self._status_due_s = time.monotonic()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
+        # Not a plain lock: a signal may come while its own thread closes the stream.
+        self._closing = threading.RLock()
+        self._is_closed = False
         self._connection = connect(dsn, replication=True)
         try:
             self._start(publication, start_lsn)
@@ -119,9 +123,15 @@ class ReplicationStream:
             os.read(self._wake_read, 4096)
         self._tell_if_due()
 
+    def keep_alive(self) -> None:
+        """Say that we are there, if it is time to. For work that takes longer than the server waits."""
+        self._tell_if_due()
+
     def wake(self) -> None:
-        """End a wait. From any thread."""
-        os.write(self._wake_write, b"w")
+        """End a wait. From any thread, and from a handler of signals."""
+        with self._closing:
+            if not self._is_closed:
+                os.write(self._wake_write, b"w")
 
     def confirm(self, lsn: int) -> None:
         """Everything before this position is published, durably, and so is the position."""
@@ -131,9 +141,13 @@ class ReplicationStream:
 
     def close(self) -> None:
         """Let go of the slot."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            for file in (self._wake_read, self._wake_write):
+                os.close(file)
         self._connection.close()
-        for file in (self._wake_read, self._wake_write):
-            os.close(file)
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,8 @@
     requests/<id>.json    {"tables": [{"schema": "public", "table": "orders", "where": "id < 1000"}]}
 
 Whoever may write there may run the capture itself. A request counts once its snapshot is in the state, with
-its id, so that a crash in between neither loses it nor begins it twice. """
+its id, so that a crash in between neither loses it nor begins it twice.
+"""
 
 from __future__ import annotations
 

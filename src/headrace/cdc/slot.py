@@ -81,7 +81,7 @@ def check_slot(name: str, slot_name: str, slot: Slot | None, position_lsn: int) 
     if slot.plugin != "pgoutput" or slot.database != slot.current_database:
         raise SlotLost(
             f"capture {name} can't use the replication slot {slot_name}: it is one of "
-            f"{slot.plugin or 'no plugin'} for database {slot.database or '(none)'}. Name another slot with --slot"
+            f"{slot.plugin or 'no plugin'} for database {slot.database or '(none)'}. Name another with --slot"
         )
     if slot.confirmed_lsn is not None and slot.confirmed_lsn > position_lsn:
         raise SlotLost(

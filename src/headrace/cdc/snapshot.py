@@ -4,17 +4,20 @@ The slot is made first, and exports the database's state of that very moment. Se
 state side by side, chunk by chunk; chunks are handed on in the order of their tables and keys, whoever read
 them, and no further ahead than there are readers. The exported state can be taken up as long as the
 connection that made the slot does nothing else, and is kept by those who took it up for as long as they are
-there: after a crash it is gone, and the rest of the tables is read by watermarks (incremental.py). """
+there: after a crash it is gone, and the rest of the tables is read by watermarks (incremental.py).
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
+import psycopg
 from psycopg import sql
 
 from headrace.cdc.chunks import Chunk, CopiedRow, Key, boundary_query, copy_query, parse_rows, rows_per_chunk
@@ -73,7 +76,8 @@ class ExportedSnapshot:
     def close(self) -> None:
         """End the readers."""
         for connection in self._connections:
-            connection.cancel_safe(timeout=1.0)
+            with suppress(psycopg.Error):
+                connection.cancel_safe(timeout=1.0)
         self._pool.shutdown(cancel_futures=True)
         for connection in self._connections:
             connection.close()

@@ -15,7 +15,8 @@ Phases
 - `done`               a snapshot only, which is complete
 
 `tables` are those whose snapshot is not complete. Their chunks are published in the order of their keys, so
-that one key says what is there. """
+that one key says what is there.
+"""
 
 from __future__ import annotations
 

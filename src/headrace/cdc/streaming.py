@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT: Final = "headrace.heartbeat"
 """The prefix of heartbeats among logical messages."""
+MESSAGES_BETWEEN_SIGNS: Final = 10_000
 _OWN: Final = "headrace."
 
 
@@ -112,8 +113,11 @@ class Streaming:
 
     def _feed(self, data: Data) -> None:
         now_ns = time.time_ns()
-        for lsn, message in self._transactions.feed(data.lsn, data.payload):
+        for count, (lsn, message) in enumerate(self._transactions.feed(data.lsn, data.payload)):
             self._take(lsn, message, now_ns)
+            if count % MESSAGES_BETWEEN_SIGNS == MESSAGES_BETWEEN_SIGNS - 1:
+                # A large transaction that was streamed comes all at once.
+                self._stream.keep_alive()
 
     def _take(self, lsn: int, message: Message, now_ns: int) -> None:
         if isinstance(message, Begin):

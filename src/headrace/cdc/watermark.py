@@ -1,5 +1,4 @@
-"""Which rows of a chunk were overtaken by the stream: the part of incremental snapshots that needs no
-database.
+"""Which rows of a chunk were overtaken by the stream: the pure part of snapshots that go on beside it.
 
 A chunk is read while changes go on, in a transaction whose view of the database is S, and then a logical
 message, the chunk's watermark, is written into the database's log. The stream shows all changes in the order

@@ -7,8 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,27 +66,26 @@ class Follower:
                 "log_level": 0,
             }
         )
-        self._assigned: set[str] = set()
+        self._next: dict[tuple[str, int], int] = {}
 
     def read(self) -> list[Event]:
         """All that is there now, what was read before included."""
         known = self._consumer.list_topics(timeout=30).topics
         for topic in self._topics:
-            if topic in known and topic not in self._assigned:
-                parts = [TopicPartition(topic, number, 0) for number in known[topic].partitions]
-                self._consumer.incremental_assign(parts)
-                self._assigned.add(topic)
-        at_end: set[tuple[str, int]] = set()
-        wanted = {(part.topic, part.partition) for part in self._consumer.assignment()}
-        while at_end != wanted:
+            for number in known[topic].partitions if topic in known else ():
+                self._next.setdefault((topic, number), 0)
+        # Anew each time: that a partition was read to its end is told once.
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])
+        left = set(self._next)
+        while left:
             message = self._consumer.poll(30)
             assert message is not None
-            error = message.error()
-            if error is not None:
+            place = (message.topic(), message.partition())
+            if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
-                at_end.add((message.topic(), message.partition()))
+                left.discard(place)
                 continue
-            at_end.discard((message.topic(), message.partition()))
+            self._next[place] = message.offset() + 1
             key, value = message.key(), message.value()
             self.events.append(
                 Event(
@@ -96,13 +95,6 @@ class Follower:
                     headers=message.headers() or [],
                 )
             )
-        return self._events_after_eof()
-
-    def _events_after_eof(self) -> list[Event]:
-        # A partition says once that it was read to its end: look from the same place again the next time.
-        for part in self._consumer.position(self._consumer.assignment()):
-            if part.offset >= 0:
-                self._consumer.seek(part)
         return self.events
 
     def table(self, topic: str, key: str = "id") -> dict[Any, dict[str, Any]]:
@@ -169,6 +161,10 @@ class World:
         if failures:
             raise failures[0]
 
+    def run_to_end(self, **settings: Any) -> None:
+        """A capture on this thread, which ends by itself."""
+        Capture(replace(self.config, **settings)).run()
+
     def process(self, failpoint: str | None = None, *, after: int = 0, **settings: Any) -> subprocess.Popen[str]:
         """A capture in a process of its own, which may kill itself at a failpoint."""
         config = replace(self.config, **settings)
@@ -199,9 +195,6 @@ class World:
     def close(self) -> None:
         for follower in self._followers:
             follower.close()
-
-
-MakeWorld = Callable[[], AbstractContextManager[World]]
 
 
 @pytest.fixture

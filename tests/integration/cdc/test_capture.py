@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from headrace.broker import Broker
+from headrace.cdc.capture import Capture
 from headrace.cdc.connection import connect
+from headrace.cdc.progress import Progress
 from headrace.cdc.publisher import Publisher
+from headrace.cdc.removal import begin_anew
 from headrace.cdc.requests import Requests
 from headrace.cdc.slots import read_slot
 from headrace.cdc.state import CaptureState, Phase, TableSnapshot
+from headrace.config import MIB, CaptureConfig
 from headrace.errors import CaptureFailed, ConfigError, SlotLost, StoreUnavailable
+from headrace.testing.postgres import fresh_database, postgres_server
 from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
-    from conftest import Follower, World
+    from tests.integration.cdc.conftest import Follower, World
 
 ORDERS = "shop.public.orders"
+
+
+class StopWhenStreaming(Progress):
+    """Stops a capture once it streams."""
+
+    capture: Capture
+
+    def streaming(self, state: CaptureState) -> None:
+        self.capture.stop()
 
 
 def make_orders(world: World, row_count: int) -> None:
@@ -74,7 +92,7 @@ def test_writes_during_the_snapshot_are_neither_lost_nor_there_twice(world: Worl
     writer.start()
     try:
         with world.running(reader_count=3):
-            eventually(lambda: len(operations(topics)) > 600 or not topics.read(), within_s=120)
+            eventually(lambda: topics.read() and len(operations(topics)) > 600, within_s=120)
             stopping.set()
             writer.join()
             world.eventually_equal(topics, ORDERS, "orders")
@@ -181,8 +199,8 @@ def test_a_table_without_a_key_is_published_whole_or_not_at_all(world: World) ->
     process = world.process("capture.snapshot")
     assert process.wait(120) == -9
     assert topics.read() == []
-    with pytest.raises(CaptureFailed, match=r"public\.notes has no primary key"), world.running() as capture:
-        eventually(lambda: capture._stream is None and threading.active_count() < 3)
+    with pytest.raises(CaptureFailed, match=r"public\.notes has no primary key"):
+        world.run_to_end()
 
 
 def test_unchanged_large_values_are_filled_in(world: World) -> None:
@@ -217,8 +235,8 @@ def test_a_slot_that_vanishes_stops_the_capture_loudly(world: World) -> None:
         world.eventually_equal(topics, ORDERS, "orders")
     world.database.execute("SELECT pg_drop_replication_slot(%s)", world.config.slot)
     world.database.execute("INSERT INTO orders VALUES (4, 'nobody will know')")
-    with pytest.raises(SlotLost, match="is gone.*--new-snapshot"), world.running():
-        pass
+    with pytest.raises(SlotLost, match="is gone.*--new-snapshot"):
+        world.run_to_end()
 
 
 def test_a_slot_that_was_made_anew_behind_our_back_stops_the_capture_loudly(world: World) -> None:
@@ -229,15 +247,35 @@ def test_a_slot_that_was_made_anew_behind_our_back_stops_the_capture_loudly(worl
     world.database.execute("SELECT pg_drop_replication_slot(%s)", world.config.slot)
     world.database.execute("INSERT INTO orders VALUES (4, 'nobody will know')")
     world.database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", world.config.slot)
-    with pytest.raises(SlotLost, match="somebody else has read"), world.running():
-        pass
+    with pytest.raises(SlotLost, match="somebody else has read"):
+        world.run_to_end()
+
+
+def test_a_slot_whose_log_was_deleted_stops_the_capture_loudly(headrace_broker: Broker, tmp_path: Path) -> None:
+    with postgres_server(slot_wal_bytes_max=64 * MIB) as server, fresh_database(server) as database:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)")
+        config = CaptureConfig(
+            name="shop", dsn=database.dsn, bootstrap=headrace_broker.bootstrap, data_dir=tmp_path, snapshot="only"
+        )
+        stop = StopWhenStreaming()
+        stop.capture = Capture(replace(config, snapshot="never"), stop)
+        stop.capture.run()
+        for _ in range(6):
+            database.execute("SELECT pg_switch_wal()")
+            database.execute("INSERT INTO orders SELECT coalesce(max(id), 0) + 1 FROM orders")
+        database.execute("CHECKPOINT")
+        with pytest.raises(SlotLost, match="the database has deleted log.*--new-snapshot"):
+            Capture(config).run()
+        begin_anew(config)
+        Capture(config).run()
+        assert database.execute("SELECT FROM pg_replication_slots") == []
 
 
 def test_a_slot_of_the_name_that_is_not_ours_is_left_alone(world: World) -> None:
     make_orders(world, 3)
     world.database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", world.config.slot)
-    with pytest.raises(ConfigError, match="is there already"), world.running():
-        pass
+    with pytest.raises(ConfigError, match="is there already"):
+        world.run_to_end()
     with connect(world.config.dsn) as connection:
         assert read_slot(connection, world.config.slot) is not None
 
@@ -249,9 +287,9 @@ def test_a_second_capture_of_the_name_is_kept_out_and_the_first_goes_on(
     topics = world.follow(ORDERS)
     with world.running():
         world.eventually_equal(topics, ORDERS, "orders")
-        monkeypatch.setattr("headrace.cdc.capture.LOCK_S_MAX", 0.0)
-        with pytest.raises(StoreUnavailable, match="runs already"), world.running():
-            pass
+        monkeypatch.setattr("headrace.cdc.lock.LOCK_S_MAX", 0.0)
+        with pytest.raises(StoreUnavailable, match="runs already"):
+            world.run_to_end()
         world.database.execute("INSERT INTO orders VALUES (4, 'x')")
         world.eventually_equal(topics, ORDERS, "orders")
 
@@ -288,3 +326,24 @@ def test_a_large_transaction_is_streamed_and_published_in_one_piece(world: World
         world.eventually_equal(topics, ORDERS, "orders")
     ends = [each.value for each in topics.events if each.topic == "shop.transaction" and each.value["status"] == "END"]
     assert [each["event_count"] for each in ends] == [3991]
+
+
+def test_a_role_that_may_only_replicate_and_read_is_enough(world: World) -> None:
+    make_orders(world, 3)
+    database = world.database.execute("SELECT current_database()")[0][0]
+    role = f"capture_{database}"
+    for statement in (
+        f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'least'",
+        f"GRANT CONNECT ON DATABASE {database} TO {role}",
+        f"GRANT USAGE ON SCHEMA public TO {role}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}",
+        "CREATE PUBLICATION shop FOR TABLES IN SCHEMA public WITH (publish_via_partition_root = true)",
+    ):
+        world.database.execute(statement)
+    topics = world.follow(ORDERS)
+    with world.running(dsn=make_conninfo(world.config.dsn, user=role, password="least")):
+        world.eventually_equal(topics, ORDERS, "orders")
+        world.database.execute("UPDATE orders SET v = 'new'")
+        world.eventually_equal(topics, ORDERS, "orders")
+    world.database.execute(f"DROP OWNED BY {role}")
+    world.database.execute(f"DROP ROLE {role}")
