@@ -27,7 +27,7 @@
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
         ├── StoreUnavailable     a database does not answer, or has given up for now
-        ├── SlotLost             a replication slot has lost changes, or is another's: going on would hide that
+        ├── SlotLost             a replication slot has lost changes, or is another's
         ├── CaptureFailed        a capture was running and stopped on an error
         ├── PipelineFailed       a pipeline was running and stopped on an error
         └── ChildFailed          a supervised process ended and may not be started again

@@ -27,7 +27,16 @@ from headrace.config import (
 from headrace.errors import ConfigError
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-CAPABILITIES = [LogConfig, TlsConfig, SecurityConfig, BrokerConfig, ConsoleConfig, StreamsConfig, PostgresConfig, CaptureConfig]
+CAPABILITIES = [
+    LogConfig,
+    TlsConfig,
+    SecurityConfig,
+    BrokerConfig,
+    ConsoleConfig,
+    StreamsConfig,
+    PostgresConfig,
+    CaptureConfig,
+]
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

@@ -15,6 +15,6 @@ Around it, what does touch the world:
     beginning, streaming, capture     a run of a capture; lock, pause and requests are how others reach it
     captures, status, removal         what is written down of captures
 
-Pure again are slot (may a capture go on?), state (what is published), watermark (which rows were overtaken), chunks
-(queries and copied rows) and marking.
+Pure again are slot (may a capture go on?), state (what is published), watermark (which rows were overtaken),
+chunks (queries and copied rows) and marking.
 """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.cdc.connection import Connection, connect, explained
 from headrace.cdc.database_catalog import DatabaseCatalog, PublishedTable
@@ -69,7 +69,7 @@ def begin(parts: Parts) -> CaptureState:
         if found is not None:
             raise ConfigError(
                 f"a replication slot {config.slot} is there already, and capture {config.name} has not made "
-                f"it: choose another with --slot, or drop it: SELECT pg_drop_replication_slot('{config.slot}')"
+                f"it: name another with --slot, or drop it: SELECT pg_drop_replication_slot('{config.slot}')"
             )
         state = CaptureState(slot=config.slot, system=system, phase=Phase.MAKING_SLOT)
         parts.publisher.commit(state)
@@ -93,9 +93,9 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
             slot = create_slot(maker, config.slot)
         hit("capture.slot.made")
         tables = [] if config.snapshot == "never" else _tables_to_read(parts)
-        state = CaptureState(
+        state = replace(
+            state,
             slot=slot.name,
-            system=state.system,
             phase=Phase.STREAMING,
             lsn=slot.consistent_lsn,
             tables=tuple(
@@ -182,16 +182,16 @@ def _ensure_publication(parts: Parts) -> None:
 
 def find_table(catalog: DatabaseCatalog, publication: str, asked: TableSnapshot) -> PublishedTable:
     """The table of a snapshot that goes on while changes are streamed."""
-    for each in catalog.published(publication):
-        if (each.relation.schema, each.relation.name) == (asked.schema, asked.table):
-            if not each.key:
-                raise CaptureFailed(
-                    f"{asked.name} has no primary key, so rows that are read beside the stream can't be told "
-                    "from those that changed meanwhile: give it a key, or exclude it, and begin anew "
-                    "(--new-snapshot)"
-                )
-            return each
-    raise CaptureFailed(
-        f"{asked.name} is not in the publication {publication} any more, and its snapshot is not complete: "
-        f"add it (ALTER PUBLICATION {publication} ADD TABLE {asked.name})"
-    )
+    found = catalog.published(publication, (asked.schema, asked.table))
+    if not found:
+        raise CaptureFailed(
+            f"{asked.name} is not in the publication {publication} any more, and its snapshot is not "
+            f"complete: add it (ALTER PUBLICATION {publication} ADD TABLE {asked.name})"
+        )
+    [table] = found
+    if not table.key:
+        raise CaptureFailed(
+            f"{asked.name} has no primary key, so rows that are read beside the stream can't be told from "
+            "those that changed meanwhile: give it a key, or exclude it, and begin anew (--new-snapshot)"
+        )
+    return table

@@ -1,10 +1,10 @@
 """The captures of a data directory: what `headrace capture add` has written down.
 
-    DATA/captures/<name>/capture.json    the settings; mode 0600, as a DSN may hold a password
-                         status.json     what it does: see status.py
-                         paused          while it is to pause
-                         requests/       snapshots that were asked for
-                         spill/          large transactions, while they are open
+DATA/captures/<name>/capture.json    the settings; mode 0600, as a DSN may hold a password
+                     status.json     what it does: see status.py
+                     paused          while it is to pause
+                     requests/       snapshots that were asked for
+                     spill/          large transactions, while they are open
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def load_capture(data_dir: Path, name: str, client_options: Mapping[str, str] | 
     except ValueError as error:
         raise ConfigError(f"{path} can't be read: {error}. Remove the capture, and add it anew") from error
     lists = {each.name for each in fields(CaptureConfig) if str(each.type).startswith("tuple")}
-    values = {key: tuple(value) if key in lists else value for key, value in told.items()}
+    values: dict[str, Any] = {
+        key: tuple(value) if key in lists else value for key, value in told.items()
+    }
     try:
         return CaptureConfig(**values, data_dir=data_dir, client_options=client_options or {})
     except TypeError as error:

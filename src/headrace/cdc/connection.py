@@ -85,7 +85,7 @@ def _checked(connection: Connection, dsn: str) -> Connection:
     if version < VERSION_MIN:
         connection.close()
         raise ConfigError(
-            f"{described(dsn)} is PostgreSQL {version // 10000}: captures need {VERSION_MIN // 10000} or newer"
+            f"{described(dsn)} is PostgreSQL {version // 10000}: a capture needs {VERSION_MIN // 10000}+"
         )
     # Statements are not prepared: none is run often enough.
     connection.prepare_threshold = None

@@ -21,11 +21,19 @@ _PRIMARY_KEY: Final = """
 """
 _TABLES: Final = """
     SELECT c.oid, n.nspname, c.relname, c.relreplident::text, c.relkind = 'p',
-           greatest(c.reltuples, 0)::bigint, pg_table_size(c.oid)
+           (CASE WHEN c.reltuples < 0 THEN size.rows_bytes / 100 ELSE c.reltuples END)::bigint,
+           size.all_bytes::bigint
     FROM pg_publication_tables p JOIN pg_namespace n ON n.nspname = p.schemaname
     JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
-    WHERE p.pubname = %s ORDER BY n.nspname, c.relname
+    CROSS JOIN LATERAL (
+        SELECT coalesce(sum(pg_relation_size(part.relid)), pg_relation_size(c.oid)) AS rows_bytes,
+               coalesce(sum(pg_table_size(part.relid)), pg_table_size(c.oid)) AS all_bytes
+        FROM pg_partition_tree(c.oid) part) size
+    WHERE p.pubname = %(publication)s
+      AND (%(schema)s::text IS NULL OR (n.nspname = %(schema)s AND c.relname = %(table)s))
+    ORDER BY n.nspname, c.relname
 """
+"""Of a table that was never analysed, rows are guessed from its size, at 100 bytes each outside of TOAST."""
 _ALL_TABLES: Final = """
     SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
@@ -105,9 +113,12 @@ class DatabaseCatalog:
         """Schema and name of all tables that could be captured; partitions count as their table."""
         return [(schema, table) for schema, table in self._ask("the tables", _ALL_TABLES, None)]
 
-    def published(self, publication: str) -> list[PublishedTable]:
-        """The tables of a publication."""
-        rows = self._ask("the tables of the publication", _TABLES, (publication,))
+    def published(
+        self, publication: str, only: tuple[str | None, str | None] = (None, None)
+    ) -> list[PublishedTable]:
+        """The tables of a publication, or one of them, by schema and name."""
+        values = {"publication": publication, "schema": only[0], "table": only[1]}
+        rows = self._ask("the tables of the publication", _TABLES, values)
         return [self._published(publication, row) for row in rows]
 
     def _published(self, publication: str, row: tuple[Any, ...]) -> PublishedTable:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Pause:
-    """The pause of one capture. A paused one publishes nothing and keeps its slot, so that nothing is lost."""
+    """The pause of one capture. A paused one publishes nothing and keeps its slot: nothing is lost."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "paused"

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 ANSWER_S_MAX: Final = 60.0
 """How long the coordinator of a transaction may take; a broker may be restarting."""
 COMMIT_STEP_S: Final = 1.0
+ABORT_S_MAX: Final = 5.0
 REQUEST_BYTES_MAX: Final = 17 * MIB
 """The largest request that is sent: a record of 16 MiB, the most that a broker takes, and its headers."""
 BUFFER_BYTES: Final = 2 * REQUEST_BYTES_MAX
@@ -109,30 +110,14 @@ class Publisher:
         """Send records as part of the open transaction, which is begun if none is."""
         with self._told():
             self._begin()
-            produce, poll, is_known = self._producer.produce, self._producer.poll, self._topics.is_known
-            count = 0
-            for topic, key, value, headers in records:
-                if not is_known(topic):
-                    self._topics.ensure(topic)
-                while True:
-                    try:
-                        if headers:
-                            produce(topic, value, key, headers=list(headers))
-                        else:
-                            produce(topic, value, key)
-                    except BufferError:
-                        poll(_BUFFER_FULL_S)
-                    else:
-                        break
-                count += 1
-            self._sent_count += count
+            self._sent_count += self._produce(records)
 
     def commit(self, state: CaptureState) -> None:
         """Commit what was sent, and the state with it."""
         with self._told():
             self._begin()
             hit("capture.sent")
-            self._producer.produce(self._topics.state_topic, to_json(state), self._key)
+            self._produce([Record(self._topics.state_topic, self._key, to_json(state))])
             self._commit()
         self._state, self._is_open, self._sent_count = state, False, 0
         hit("capture.committed")
@@ -142,7 +127,7 @@ class Publisher:
         if self._is_open:
             # Where that fails, the next publisher does it, or the broker when it times out.
             with suppress(KafkaException):
-                self._producer.abort_transaction(self._answer_s_max)
+                self._producer.abort_transaction(min(self._answer_s_max, ABORT_S_MAX))
             self._is_open, self._sent_count = False, 0
 
     def close(self) -> None:
@@ -158,6 +143,26 @@ class Publisher:
             "bootstrap.servers": self._config.bootstrap,
             "log_level": 0,
         }
+
+    def _produce(self, records: Iterable[Record]) -> int:
+        """Hand records to the client, waiting where it has no room; return their count."""
+        produce, poll, is_known = self._producer.produce, self._producer.poll, self._topics.is_known
+        count = 0
+        for topic, key, value, headers in records:
+            if not is_known(topic):
+                self._topics.ensure(topic)
+            while True:
+                try:
+                    if headers:
+                        produce(topic, value, key, headers=list(headers))
+                    else:
+                        produce(topic, value, key)
+                except BufferError:
+                    poll(_BUFFER_FULL_S)
+                else:
+                    break
+            count += 1
+        return count
 
     def _commit(self) -> None:
         """Commit, in steps between which signals are heard: a broker may be gone for minutes."""

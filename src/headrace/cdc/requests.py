@@ -1,6 +1,6 @@
 """What is asked of a running capture: files in its directory, taken in and deleted.
 
-    requests/<id>.json    {"tables": [{"schema": "public", "table": "orders", "where": "id < 1000"}]}
+    requests/<id>.json  {"tables": [{"schema": "public", "table": "orders", "where": "n < 9", "estimate": 0}]}
 
 Whoever may write there may run the capture itself. A request counts once its snapshot is in the state, with
 its id, so that a crash in between neither loses it nor begins it twice.
@@ -31,7 +31,10 @@ class Requests:
         """Ask for snapshots of tables while changes are streamed; return the request's id."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         number = secrets.token_hex(8)
-        asked = [{"schema": each.schema, "table": each.table, "where": each.where} for each in tables]
+        asked = [
+            {"schema": each.schema, "table": each.table, "where": each.where, "estimate": each.estimate}
+            for each in tables
+        ]
         unfinished = self._directory / f"{number}.unfinished"
         unfinished.write_text(json.dumps({"tables": asked}))
         unfinished.rename(self._directory / f"{number}.json")
@@ -55,7 +58,10 @@ def _tables(path: Path) -> tuple[TableSnapshot, ...]:
     try:
         told = json.loads(path.read_text())["tables"]
         return tuple(
-            TableSnapshot(schema=each["schema"], table=each["table"], where=each["where"]) for each in told
+            TableSnapshot(
+                schema=each["schema"], table=each["table"], where=each["where"], estimate=each["estimate"]
+            )
+            for each in told
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CaptureFailed(

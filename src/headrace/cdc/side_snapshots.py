@@ -49,6 +49,8 @@ class SideSnapshots:
         """Have the next chunk read, if the state wants one and none is on its way."""
         if not state.tables:
             self._changed.watch(None)
+            # The next reader first waits for what is not noted now.
+            self.close()
             return
         asked = state.tables[0]
         # Before the chunk is read, so that nothing is changed in between that is not noted.

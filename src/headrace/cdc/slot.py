@@ -86,8 +86,8 @@ def check_slot(name: str, slot_name: str, slot: Slot | None, position_lsn: int) 
     if slot.confirmed_lsn is not None and slot.confirmed_lsn > position_lsn:
         raise SlotLost(
             f"capture {name} can't go on: somebody else has read from its replication slot {slot_name}, up "
-            f"to {format_lsn(slot.confirmed_lsn)}. {published}; what lies between is missing. Let nobody else "
-            f"use the slot. {_GO_ON.format(name=name)}"
+            f"to {format_lsn(slot.confirmed_lsn)}. {published}; what lies between is missing. Let nobody "
+            f"else use the slot. {_GO_ON.format(name=name)}"
         )
     if slot.end_lsn < position_lsn:
         raise SlotLost(

@@ -1,14 +1,14 @@
 """What a capture does, written down by its process for whoever wants to know.
 
-    DATA/captures/<name>/status.json     one JSON object: the fields of CaptureStatus
+DATA/captures/<name>/status.json     one JSON object: the fields of CaptureStatus
 
-    snapshot     rows of tables are published, before the changes
-    streaming    changes are published as they come; snapshots may go on beside
-    paused       somebody has it wait
-    stopped      somebody asked it to stop
-    done         it was a snapshot only, and is complete
-    failed       it ended on an error, which `last_error` tells
-    crashed      never written: the file says that it runs, and its process is gone
+snapshot     rows of tables are published, before the changes
+streaming    changes are published as they come; snapshots may go on beside
+paused       somebody has it wait
+stopped      somebody asked it to stop
+done         it was a snapshot only, and is complete
+failed       it ended on an error, which `last_error` tells
+crashed      never written: the file says that it runs, and its process is gone
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class StatusFile(Progress):
             lsn=format_lsn(known.lsn),
             event_count=known.event_count,
             tables=tuple(
-                {"table": each.name, "rows": each.row_count, "estimate": each.estimate} for each in known.tables
+                {"table": each.name, "rows": each.row_count, "estimate": each.estimate}
+                for each in known.tables
             ),
         )
         if is_new or at_once:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 HEARTBEAT: Final = "headrace.heartbeat"
 """The prefix of heartbeats among logical messages."""
 MESSAGES_BETWEEN_SIGNS: Final = 10_000
-_OWN: Final = "headrace."
+_OWN: Final = frozenset({HEARTBEAT, WATERMARK})
 
 
 class Streaming:
@@ -127,7 +127,7 @@ class Streaming:
         if self._is_passed_over:
             self._pass_over(message)
             return
-        if isinstance(message, LogicalMessage) and message.prefix.startswith(_OWN):
+        if isinstance(message, LogicalMessage) and message.prefix in _OWN:
             self._own_message(message, now_ns)
         else:
             self._write(lsn, message, now_ns)

@@ -52,7 +52,8 @@ Hashes = Annotated[
     typer.Option("--hash", metavar="COLUMN", help="Publish a keyed hash in place of a column's values."),
 ]
 HashSecret = Annotated[
-    Path | None, typer.Option(help="A file with the secret that values are hashed with, 16 characters or more.")
+    Path | None,
+    typer.Option(help="A file with the secret that values are hashed with, 16 characters or more."),
 ]
 Snapshot = Annotated[
     SnapshotMode,
@@ -71,11 +72,14 @@ Numerics = Annotated[
     Literal["text", "exact"], typer.Option(help="Numerics readable, or as bytes like Debezium's default.")
 ]
 HeartbeatS = Annotated[
-    float, typer.Option("--heartbeat", min=0, help="Seconds between heartbeats in the database's log; 0: none.")
+    float,
+    typer.Option("--heartbeat", min=0, help="Seconds between heartbeats in the database's log; 0: none."),
 ]
 NewSnapshot = Annotated[
     bool,
-    typer.Option("--new-snapshot", help="Make a new slot and publish all rows anew; for a slot that was lost."),
+    typer.Option(
+        "--new-snapshot", help="Make a new slot and publish all rows anew; for a slot that was lost."
+    ),
 ]
 Where = Annotated[str | None, typer.Option(help='Only rows for which this holds, in SQL: "id < 1000".')]
 
@@ -243,7 +247,9 @@ def remove_capture(name: Name, data: DataDir, yes: Yes = False, as_json: AsJson 
     if not yes:
         typer.confirm(f"Remove capture {name} with its slot {config.slot}?", abort=True, err=True)
     remove(config)
-    report(f"capture {name} is gone; its topics are there", {"capture": name, "removed": True}, as_json=as_json)
+    report(
+        f"capture {name} is gone; its topics are there", {"capture": name, "removed": True}, as_json=as_json
+    )
 
 
 def _masks(given: list[str]) -> dict[str, str]:

@@ -139,7 +139,12 @@ class Shown(StatusFile):
         super().snapshot_begun(state)
         announce(f"capture {self._config.name}: publishing the rows of {len(state.tables)} tables")
         if sys.stderr.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
             self._bar = Progress(*columns, console=err, transient=True)
             row_count = sum(each.estimate for each in state.tables)
             self._task = self._bar.add_task("snapshot", total=row_count or None)

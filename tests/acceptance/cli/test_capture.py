@@ -93,7 +93,7 @@ def test_a_capture_is_added_started_paused_resumed_and_removed(
         assert process.wait(WITHIN_S) == 0
     with_broker.output("capture", "remove", "shop", "--yes")
     assert json.loads(with_broker.output("capture", "status", "--json")) == []
-    assert headrace_postgres.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s", slot) == []
+    assert headrace_postgres.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", slot) == []
 
 
 def test_a_capture_that_was_killed_is_shown_as_crashed_and_can_be_started_again(
@@ -121,3 +121,13 @@ def test_what_is_missing_is_named(command_line: CommandLine) -> None:
     assert "there is no capture shop" in command_line.refusal("capture", "start", "shop", code=2)
     assert "COLUMN=TEXT" in command_line.refusal("capture", "add", "s", "--dsn", "x=y", "--mask", "a", code=2)
     assert json.loads(command_line.output("capture", "status", "--json")) == []
+
+
+def test_without_the_extra_the_commands_say_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['psycopg'] = None; sys.argv = ['headrace', 'capture', 'status']; "
+        "import headrace.postgres, headrace.testing.plugin; from headrace.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "install `headrace[postgres]`" in done.stderr

@@ -46,7 +46,6 @@ class Event:
     topic: str
     key: Any
     value: Any
-    headers: list[tuple[str, bytes]]
 
 
 class Follower:
@@ -80,19 +79,18 @@ class Follower:
         while left:
             message = self._consumer.poll(30)
             assert message is not None
-            place = (message.topic(), message.partition())
+            place = (str(message.topic()), int(message.partition() or 0))
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 left.discard(place)
                 continue
-            self._next[place] = message.offset() + 1
+            self._next[place] = int(message.offset() or 0) + 1
             key, value = message.key(), message.value()
             self.events.append(
                 Event(
-                    topic=message.topic(),
+                    topic=place[0],
                     key=None if key is None else json.loads(key),
                     value=None if value is None else json.loads(value),
-                    headers=message.headers() or [],
                 )
             )
         return self.events
@@ -148,7 +146,7 @@ class World:
         def run() -> None:
             try:
                 capture.run()
-            except BaseException as failure:
+            except BaseException as failure:  # noqa: BLE001  # raised again below
                 failures.append(failure)
 
         thread = threading.Thread(target=run, name="capture")
@@ -165,7 +163,9 @@ class World:
         """A capture on this thread, which ends by itself."""
         Capture(replace(self.config, **settings)).run()
 
-    def process(self, failpoint: str | None = None, *, after: int = 0, **settings: Any) -> subprocess.Popen[str]:
+    def process(
+        self, failpoint: str | None = None, *, after: int = 0, **settings: Any
+    ) -> subprocess.Popen[str]:
         """A capture in a process of its own, which may kill itself at a failpoint."""
         config = replace(self.config, **settings)
         told = {name: getattr(config, name) for name in CaptureConfig.__slots__}
@@ -175,6 +175,11 @@ class World:
             env={**os.environ, **environment},
             text=True,
         )
+
+    def await_streaming(self) -> None:
+        """Return when a capture reads from the slot."""
+        active = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+        eventually(lambda: self.database.execute(active, self.config.slot), "the stream", within_s=WITHIN_S)
 
     def eventually_equal(self, follower: Follower, topic: str, table: str) -> None:
         """The topic, folded, becomes the table."""
@@ -190,7 +195,8 @@ class World:
 
     def rows(self, table: str) -> dict[Any, dict[str, Any]]:
         """The table's rows, by id."""
-        return {row["id"]: row for (row,) in self.database.execute(f"SELECT row_to_json(t) FROM {table} t")}
+        question = f"SELECT row_to_json(t) FROM {table} t"  # noqa: S608  # a name of the test's own
+        return {row["id"]: row for (row,) in self.database.execute(question)}
 
     def close(self) -> None:
         for follower in self._followers:

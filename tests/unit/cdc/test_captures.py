@@ -73,7 +73,9 @@ def test_what_a_capture_does_is_written_down_and_a_dead_one_is_recognised(tmp_pa
     assert read_status(tmp_path).state == "new"
     status = StatusFile("shop", tmp_path)
     table = TableSnapshot(schema="public", table="orders", row_count=5, estimate=10)
-    status.streaming(CaptureState(slot="s", system="1", phase=Phase.STREAMING, lsn=255, event_count=7, tables=(table,)))
+    status.streaming(
+        CaptureState(slot="s", system="1", phase=Phase.STREAMING, lsn=255, event_count=7, tables=(table,))
+    )
     told = read_status(tmp_path)
     assert (told.state, told.lsn, told.event_count) == ("streaming", "0/FF", 7)
     assert told.tables == ({"table": "public.orders", "rows": 5, "estimate": 10},)

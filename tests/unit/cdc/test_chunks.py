@@ -37,9 +37,12 @@ def test_escapes_that_the_server_does_not_write_itself_are_read_all_the_same() -
     assert list(parse_rows(b"\\x41\\102\\q\n")) == [[b"ABq"]]
 
 
-def table(*, key: tuple[str, ...] = ("a", "b"), is_partitioned: bool = False, **more: int | str) -> PublishedTable:
+def table(
+    *, key: tuple[str, ...] = ("a", "b"), is_partitioned: bool = False, **more: int | str
+) -> PublishedTable:
     columns = tuple(
-        RelationColumn(name=name, type_oid=23, modifier=-1, is_identity=name in key) for name in ("a", "b", "c d")
+        RelationColumn(name=name, type_oid=23, modifier=-1, is_identity=name in key)
+        for name in ("a", "b", "c d")
     )
     relation = Relation(oid=1, schema="public", name='or"ders', identity="d", columns=columns)
     settings = {"row_filter": None, "estimate": 0, "size_bytes": 0, **more}
@@ -49,13 +52,15 @@ def table(*, key: tuple[str, ...] = ("a", "b"), is_partitioned: bool = False, **
 def test_a_chunk_is_a_range_of_keys_that_the_database_compares() -> None:
     chunk = Chunk(table=table(), where="a % 2 = 0", after=("1", "x'y"), upto=("2", "z"))
     assert copy_query(chunk).as_string(None) == (
-        'COPY (SELECT "a", "b", "c d" FROM ONLY "public"."or""ders" WHERE ("a", "b") > (\'1\', \'x\'\'y\') AND '
-        "(\"a\", \"b\") <= ('2', 'z') AND (a % 2 = 0)) TO STDOUT"
+        'COPY (SELECT "a", "b", "c d" FROM ONLY "public"."or""ders" WHERE ("a", "b") > (\'1\', \'x\'\'y\') '
+        "AND (\"a\", \"b\") <= ('2', 'z') AND (a % 2 = 0)) TO STDOUT"
     )
 
 
 def test_a_table_without_a_key_is_one_chunk_and_partitions_count_as_their_table() -> None:
-    chunk = Chunk(table=table(key=(), is_partitioned=True, row_filter="a > 0"), where=None, after=None, upto=None)
+    chunk = Chunk(
+        table=table(key=(), is_partitioned=True, row_filter="a > 0"), where=None, after=None, upto=None
+    )
     assert copy_query(chunk).as_string(None) == (
         'COPY (SELECT "a", "b", "c d" FROM "public"."or""ders" WHERE (a > 0)) TO STDOUT'
     )

@@ -39,7 +39,9 @@ def test_a_state_is_read_back_as_it_was_written(state: CaptureState) -> None:
     assert from_json(to_json(state), "topic") == state
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"version": 1}', b'{"version": 1, "slot": 7}', b"null"])
+@pytest.mark.parametrize(
+    "text", [b"", b"{}", b"[]", b'{"version": 1}', b'{"version": 1, "slot": 7}', b"null"]
+)
 def test_what_somebody_else_wrote_is_refused(text: bytes) -> None:
     with pytest.raises(CaptureFailed, match=r"shop\.capture is none that a capture writes"):
         from_json(text, "shop.capture")

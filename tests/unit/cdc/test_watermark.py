@@ -57,7 +57,7 @@ class Database:
 
     visible: dict[bytes, int] = field(default_factory=dict)
     pending: dict[int, tuple[bytes, int]] = field(default_factory=dict)
-    """Transactions that have begun and that others do not see, by number: the key and the value they write."""
+    """Transactions that have begun and that others do not see, by number: the key and the value."""
     logged: set[int] = field(default_factory=set)
     log: list[tuple[str, int, bytes, int]] = field(default_factory=list)
     next_xid: int = 3
@@ -88,9 +88,12 @@ class Database:
         return View(xmin, self.next_xid, frozenset(self.pending))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["begin", "commit", "show", "read"]), st.integers(0, 5)), max_size=60))
+@given(
+    st.lists(st.tuples(st.sampled_from(["begin", "commit", "show", "read"]), st.integers(0, 5)), max_size=60)
+)
 def test_whatever_goes_on_beside_a_snapshot_the_topic_ends_as_the_table(steps: list[tuple[str, int]]) -> None:
-    database, reads = Database(), {}
+    database = Database()
+    reads: dict[int, tuple[View, dict[bytes, int]]] = {}
     for action, choice in [*steps, *[("commit", 0), ("show", 0)] * len(steps), ("read", 0)]:
         if action == "begin":
             database.begin(b"%d" % choice)
