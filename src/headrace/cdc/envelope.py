@@ -85,11 +85,10 @@ class Envelopes:
         rest = f'{source},"transaction":null,"op":"r",{_written_at(now_ns)}}}'
         return b'{"before":null,"after":%b,%b' % (row, rest.encode())
 
-    def message(self, message: LogicalMessage, now_ns: int) -> bytes:
+    def message(self, message: LogicalMessage, last_commit_lsn: int | None, now_ns: int) -> bytes:
         """A logical message that is part of no transaction."""
-        source = self.source(
-            "", "", at_ns=now_ns, snapshot="false", sequence=(None, str(message.lsn)), lsn=str(message.lsn)
-        )
+        lsn = str(message.lsn)
+        source = self.source("", "", at_ns=now_ns, snapshot="false", sequence=(last_commit_lsn, lsn), lsn=lsn)
         return message_json(message, source, "null", now_ns)
 
     def source(  # noqa: PLR0913 - each is a field of it
