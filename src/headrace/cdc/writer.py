@@ -108,10 +108,13 @@ class ChangeWriter:
         return []
 
     def know(self, relation: Relation) -> None:
-        """Take a table's description as known: for snapshots, and after a restart. Announces nothing."""
+        """Take a table's description as known: for snapshots, and after a restart. Announces nothing.
+
+        What the stream has told, and is to be announced with the next row, still is.
+        """
         self._tables.describe(relation)
-        self._announced[relation.oid] = relation
-        self._unannounced.discard(relation.oid)
+        if relation.oid not in self._unannounced:
+            self._announced[relation.oid] = relation
 
     def snapshot_row(self, relation_oid: int, row: Row, point: SnapshotPoint, now_ns: int) -> Record | None:
         """The record of a row that a snapshot has found; None, if its table is not captured.
