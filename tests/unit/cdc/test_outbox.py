@@ -28,9 +28,7 @@ def writer_of(table: Relation = OUTBOX, outbox: Outbox | None = None) -> ChangeW
 def test_a_row_of_the_outbox_becomes_an_event_on_a_topic_of_its_own() -> None:
     writer = writer_of()
     assert writer.write(1, Insert(1, [*ROW]), 0) == [
-        Record(
-            "outbox.event.order", b"42", b'{"total": 7}', (("id", b"e1"), ("type", b"OrderPlaced"))
-        )
+        Record("outbox.event.order", b"42", b'{"total": 7}', (("id", b"e1"), ("type", b"OrderPlaced")))
     ]
     assert writer.write(1, Commit(commit_lsn=1, end_lsn=2, commit_us=1), 0) == []
 
