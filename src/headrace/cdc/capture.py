@@ -131,6 +131,7 @@ class Capture:
         self._look(parts, state.lsn)
         for table in parts.catalog.published(config.publication):
             parts.writer.know(table.relation)
+            side.described(table.relation)
         stream = ReplicationStream(
             config.dsn, slot=state.slot, publication=config.publication, start_lsn=state.lsn
         )

@@ -75,8 +75,8 @@ class DescribedTables:
         self._claim_topic(table)
         if not table.has_key:
             self._notices.tell(
-                f"{table.collection} has no primary key: its events have no keys, can't be compacted, and come "
-                "to one partition or another. Add a primary key, if that matters"
+                f"{table.collection} has no primary key: its events have no keys, can't be compacted, and "
+                "come to one partition or another. Add a primary key, if that matters"
             )
         return table
 

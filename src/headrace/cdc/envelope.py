@@ -63,6 +63,8 @@ class Envelopes:
         begin = {"version": settings.version, "connector": "postgresql", "name": settings.prefix}
         self._begin = as_json(begin).decode()[:-1]
         self._database = as_json(settings.database).decode()
+        # Most rows of a snapshot come from the same place as the one before.
+        self._snapshot: tuple[Table | None, SnapshotPoint | None, str] = (None, None, "")
 
     def transaction(
         self, begin: Begin, origin: Origin | None, last_commit_lsn: int | None
@@ -72,8 +74,14 @@ class Envelopes:
 
     def snapshot_row(self, table: Table, row: bytes, point: SnapshotPoint, now_ns: int) -> bytes:
         """A row that a snapshot has found."""
+        if self._snapshot[0] is not table or self._snapshot[1] != point:
+            self._snapshot = (table, point, self._snapshot_source(table, point))
+        rest = f'{self._snapshot[2]},"transaction":null,"op":"r",{_written_at(now_ns)}}}'
+        return b'{"before":null,"after":%b,%b' % (row, rest.encode())
+
+    def _snapshot_source(self, table: Table, point: SnapshotPoint) -> str:
         lsn = point.lsn if point.lsn is not None else point.last_commit_lsn
-        source = self.source(
+        return self.source(
             table.relation.schema,
             table.relation.name,
             at_ns=point.at_ns,
@@ -82,14 +90,11 @@ class Envelopes:
             lsn="null" if point.lsn is None else str(point.lsn),
             xid=point.xid,
         )
-        rest = f'{source},"transaction":null,"op":"r",{_written_at(now_ns)}}}'
-        return b'{"before":null,"after":%b,%b' % (row, rest.encode())
 
-    def message(self, message: LogicalMessage, now_ns: int) -> bytes:
+    def message(self, message: LogicalMessage, last_commit_lsn: int | None, now_ns: int) -> bytes:
         """A logical message that is part of no transaction."""
-        source = self.source(
-            "", "", at_ns=now_ns, snapshot="false", sequence=(None, str(message.lsn)), lsn=str(message.lsn)
-        )
+        lsn = str(message.lsn)
+        source = self.source("", "", at_ns=now_ns, snapshot="false", sequence=(last_commit_lsn, lsn), lsn=lsn)
         return message_json(message, source, "null", now_ns)
 
     def source(  # noqa: PLR0913 - each is a field of it

@@ -14,8 +14,9 @@ Debezium's outbox event router, and so is what becomes of them:
 | `type` | the header `type` |
 | `headers` | if there is such a column: a JSON object, each field of it a header |
 
-Rows may be deleted at once, as deletes concern nobody: the event is in the log. An update makes no event;
-it is told as a mistake, since an event can't be changed.
+Which tables and columns are captured (selection.py) does not concern the outbox: what it holds is meant to
+be published. Rows may be deleted at once, as deletes concern nobody: the event is in the log. An update
+makes no event; it is told as a mistake, since an event can't be changed.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.cdc.catalog import Catalog
-from headrace.cdc.envelope import TransactionEvents, as_json
+from headrace.cdc.envelope import as_json
 from headrace.cdc.messages import RelationColumn
+from headrace.cdc.rows import Moment
 from headrace.cdc.settings import EventSettings
 from headrace.cdc.tables import Table
 from headrace.cdc.values.numbers import scale_of
@@ -31,9 +32,7 @@ def schema_change(
     is_new: bool,
     settings: EventSettings,
     catalog: Catalog,
-    events: TransactionEvents,
-    lsn: int,
-    now_ns: int,
+    at: Moment,
 ) -> bytes:
     """The event of a table that is described for the first time, or anew."""
     relation = table.relation
@@ -49,13 +48,13 @@ def schema_change(
         "table": described,
     }
     rest = {
-        "ts_ms": now_ns // 1_000_000,
+        "ts_ms": at.now_ns // 1_000_000,
         "databaseName": settings.database,
         "schemaName": relation.schema,
         "ddl": None,
         "tableChanges": [change],
     }
-    source = events.source(relation.schema, relation.name, lsn)
+    source = at.events.source(relation.schema, relation.name, at.lsn)
     return b"{%b,%b" % (source.encode(), as_json(rest)[1:])
 
 

@@ -135,10 +135,14 @@ class Table:
             return NULL
         try:
             return self._all_converters[place](value)  # type: ignore[arg-type]
-        except (ValueError, LookupError, ArithmeticError) as cause:
+        except (ValueError, LookupError, ArithmeticError):
             assert isinstance(value, bytes), "what is unchanged was looked up before"
+            # The value itself is left out: it is nobody's business who reads logs.
             name = f"{self.collection}.{self.relation.columns[place].name}"
-            self._notify(f"a value of {name} is written as its text, as it can't be converted: {cause}")
+            self._notify(
+                f"a value of {name} is written as its text, as it is not what its type promises: the "
+                "capture's session has to have DateStyle ISO, IntervalStyle postgres and TimeZone UTC"
+            )
             return text(value)
 
 

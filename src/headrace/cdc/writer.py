@@ -80,6 +80,9 @@ class ChangeWriter:
         self._events: TransactionEvents | None = None
         self._is_begin_told = False
         self._schema_key = schema_key(settings)
+        # A description may be that of a change that is rolled back: it is told when a row shows it.
+        self._announced: dict[int, Relation] = {}
+        self._unannounced: set[int] = set()
 
     def write(self, lsn: int, message: Message, now_ns: int) -> list[Record] | MissingValues:
         """The records that follow from a message, or what has to be known first: nothing was done then."""
@@ -91,7 +94,7 @@ class ChangeWriter:
             case Commit():
                 return self._committed(message)
             case Relation():
-                return self._described(lsn, message, now_ns)
+                self._described(message)
             case Truncate():
                 return self._truncated(lsn, message, now_ns)
             case LogicalMessage():
@@ -105,8 +108,13 @@ class ChangeWriter:
         return []
 
     def know(self, relation: Relation) -> None:
-        """Take a table's description as known: for snapshots, and after a restart. Announces nothing."""
+        """Take a table's description as known: for snapshots, and after a restart. Announces nothing.
+
+        What the stream has told, and is to be announced with the next row, still is.
+        """
         self._tables.describe(relation)
+        if relation.oid not in self._unannounced:
+            self._announced[relation.oid] = relation
 
     def snapshot_row(self, relation_oid: int, row: Row, point: SnapshotPoint, now_ns: int) -> Record | None:
         """The record of a row that a snapshot has found; None, if its table is not captured.
@@ -137,24 +145,15 @@ class ChangeWriter:
         self._is_begin_told = False
         return records
 
-    def _described(self, lsn: int, relation: Relation, now_ns: int) -> list[Record]:
+    def _described(self, relation: Relation) -> None:
         before = self._tables.relation(relation.oid)
         table = self._tables.describe(relation)
-        if before == relation or not isinstance(table, Table):
-            return []
-        self._rows.forget_table(table)
-        if not self._settings.schema_changes:
-            return []
-        event = schema_change(
-            table,
-            is_new=before is None,
-            settings=self._settings,
-            catalog=self._tables.catalog,
-            events=self._transaction(),
-            lsn=lsn,
-            now_ns=now_ns,
-        )
-        return [Record(self._settings.schema_topic, self._schema_key, event)]
+        if isinstance(table, Table) and before != relation:
+            self._rows.forget_table(table)
+        if self._announced.get(relation.oid) == relation:
+            self._unannounced.discard(relation.oid)
+        elif isinstance(table, Table) and self._settings.schema_changes:
+            self._unannounced.add(relation.oid)
 
     def _changed(self, lsn: int, change: RowMessage, now_ns: int) -> _Made:
         table = self._tables.get(change.relation)
@@ -164,11 +163,14 @@ class ChangeWriter:
             return self._routed(table, change)
         at = Moment(self._transaction(), lsn, now_ns)
         if isinstance(change, Insert):
-            return self._told(self._rows.insert(table, change, at))
-        if isinstance(change, Delete):
-            return self._told(self._rows.delete(table, change, at))
-        made = self._rows.update(table, change, at)
-        return made if isinstance(made, MissingValues) else self._told(made)
+            made: _Made = self._rows.insert(table, change, at)
+        elif isinstance(change, Delete):
+            made = self._rows.delete(table, change, at)
+        else:
+            made = self._rows.update(table, change, at)
+        if isinstance(made, MissingValues):
+            return made
+        return self._told(self._announcements([table], at) + made if self._unannounced else made)
 
     def _routed(self, route: OutboxRoute, change: RowMessage) -> list[Record]:
         if isinstance(change, Insert):
@@ -181,14 +183,42 @@ class ChangeWriter:
 
     def _truncated(self, lsn: int, truncate: Truncate, now_ns: int) -> list[Record]:
         at = Moment(self._transaction(), lsn, now_ns)
-        tables = [self._tables.get(oid) for oid in truncate.relations]
-        records = [self._rows.truncate(table, at) for table in tables if isinstance(table, Table)]
-        return self._told(records) if records else []
+        described = [self._tables.get(oid) for oid in truncate.relations]
+        tables = [table for table in described if isinstance(table, Table)]
+        if not tables:
+            return []
+        records = [self._rows.truncate(table, at) for table in tables]
+        return self._told(self._announcements(tables, at) + records)
+
+    def _announcements(self, tables: list[Table], at: Moment) -> list[Record]:
+        """What is to be told of tables before their rows."""
+        records = []
+        for table in tables:
+            oid = table.relation.oid
+            if oid not in self._unannounced:
+                continue
+            event = schema_change(
+                table,
+                is_new=oid not in self._announced,
+                settings=self._settings,
+                catalog=self._tables.catalog,
+                at=at,
+            )
+            records.append(Record(self._settings.schema_topic, self._schema_key, event))
+            self._announced[oid] = table.relation
+            self._unannounced.discard(oid)
+        return records
 
     def _messaged(self, message: LogicalMessage, now_ns: int) -> list[Record]:
         key = as_json({"prefix": message.prefix})
         if not message.is_transactional:
-            return [Record(self._settings.message_topic, key, self._envelopes.message(message, now_ns))]
+            return [
+                Record(
+                    self._settings.message_topic,
+                    key,
+                    self._envelopes.message(message, self.last_commit_lsn, now_ns),
+                )
+            ]
         value = self._transaction().message(message, now_ns)
         return self._told([Record(self._settings.message_topic, key, value)])
 

@@ -6,13 +6,35 @@ protocol's documentation, not from the decoder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from struct import pack
 from typing import Final
 
-from headrace.cdc.messages import UNCHANGED, Relation, Row
+from headrace.cdc.catalog import BUILT_IN_TYPES, NO_MODIFIER
+from headrace.cdc.messages import UNCHANGED, Relation, RelationColumn, Row
 
 _EPOCH_US: Final = 946_684_800_000_000
+_OIDS: Final = {each.name: each.oid for each in BUILT_IN_TYPES.values()}
+
+
+def table(
+    oid: int,
+    name: str,
+    columns: Mapping[str, str | tuple[int, int]],
+    *,
+    identified_by: Sequence[str] = ("id",),
+    identity: str = "d",
+) -> Relation:
+    """A table `schema.name` with columns of built-in types, or of numbers of types with their modifiers."""
+    schema, _, table_name = name.partition(".")
+    described = []
+    for column, of_type in columns.items():
+        type_oid, modifier = (_OIDS[of_type], NO_MODIFIER) if isinstance(of_type, str) else of_type
+        is_identity = identity == "f" or (identity != "n" and column in identified_by)
+        described.append(
+            RelationColumn(name=column, type_oid=type_oid, modifier=modifier, is_identity=is_identity)
+        )
+    return Relation(oid=oid, schema=schema, name=table_name, identity=identity, columns=tuple(described))
 
 
 def begin(*, final_lsn: int, commit_us: int, xid: int) -> bytes:
