@@ -56,9 +56,7 @@ def load_capture(data_dir: Path, name: str, client_options: Mapping[str, str] | 
     except ValueError as error:
         raise ConfigError(f"{path} can't be read: {error}. Remove the capture, and add it anew") from error
     lists = {each.name for each in fields(CaptureConfig) if str(each.type).startswith("tuple")}
-    values: dict[str, Any] = {
-        key: tuple(value) if key in lists else value for key, value in told.items()
-    }
+    values: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in told.items()}
     try:
         return CaptureConfig(**values, data_dir=data_dir, client_options=client_options or {})
     except TypeError as error:

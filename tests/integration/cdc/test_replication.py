@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -24,7 +26,6 @@ class Streamed:
 
     def __init__(self, database: TestDatabase) -> None:
         self.database = database
-        self.alive: list[Alive] = []
         self.slot_name = f"test_{database.execute('SELECT current_database()')[0][0]}"
         database.execute("CREATE TYPE mood AS ENUM ('ok', 'sad')")
         database.execute("CREATE TABLE orders (b text, a int, m mood[], n numeric(8, 2), PRIMARY KEY (a, b))")
@@ -46,11 +47,8 @@ class Streamed:
         messages: list[Message] = []
 
         def has_come() -> bool:
-            for item in stream.read():
-                if isinstance(item, Data):
-                    messages.append(decode(item.payload, streaming=False))
-                else:
-                    self.alive.append(item)
+            data = [item for item in stream.read() if isinstance(item, Data)]
+            messages.extend(decode(item.payload, streaming=False) for item in data)
             return any(isinstance(each, kind) for each in messages)
 
         while not has_come():
@@ -100,17 +98,24 @@ def test_a_wait_ends_when_somebody_wakes_it(streamed: Streamed) -> None:
         waker.join()
 
 
-def test_messages_outside_of_transactions_and_the_end_of_the_log_are_told(streamed: Streamed) -> None:
+def test_a_server_that_asks_whether_we_are_there_is_answered_at_once(streamed: Streamed) -> None:
+    with streamed.stream() as stream:
+        stream.wait(0)
+        assert stream._alive(struct.pack(">cQqB", b"k", 4711, 0, 0)) == Alive(4711)
+        assert stream._status_due_s > time.monotonic()
+        assert stream._alive(struct.pack(">cQqB", b"k", 4712, 0, 1)) == Alive(4712)
+        assert stream._status_due_s == 0
+        stream.wait(600)
+        assert stream._status_due_s > time.monotonic()
+
+
+def test_messages_outside_of_transactions_are_streamed_once(streamed: Streamed) -> None:
     streamed.database.execute("SELECT pg_logical_emit_message(false, 'note', 'x')")
     with streamed.stream() as stream:
         [message] = [
             each for each in streamed.until(stream, LogicalMessage) if isinstance(each, LogicalMessage)
         ]
         assert (message.prefix, message.content, message.is_transactional) == ("note", b"x", False)
-        # The server says how far it is as soon as it has nothing to send.
-        while not [each for each in streamed.alive if each.end_lsn > message.lsn]:
-            stream.wait(60)
-            streamed.alive += [item for item in stream.read() if isinstance(item, Alive)]
     with streamed.stream(message.lsn + 1) as stream:
         streamed.database.execute("SELECT pg_logical_emit_message(false, 'later', '')")
         [again] = [
