@@ -19,12 +19,14 @@ from headrace.config import CaptureConfig
 from headrace.errors import BrokerUnavailable
 
 ANSWER_S_MAX: Final = 30.0
+LOCK_S_MAX: Final = 3.0
+"""How long the database may take to notice that a process has ended, which a person waits for."""
 
 
 def begin_anew(config: CaptureConfig) -> None:
     """Have the next start make a new slot and read all tables. What was published stays."""
     with closing(connect(config.dsn)) as control:
-        lock_capture(control, config, within_s=0)
+        lock_capture(control, config, within_s=LOCK_S_MAX)
         with explained(config.dsn, "looking at the database"):
             system = system_identifier(control)
         with closing(Publisher(config)) as publisher:
@@ -36,7 +38,7 @@ def begin_anew(config: CaptureConfig) -> None:
 def remove(config: CaptureConfig) -> None:
     """Drop slot and publication, and forget how far the capture was. Topics of tables stay."""
     with closing(connect(config.dsn)) as control:
-        lock_capture(control, config, within_s=0)
+        lock_capture(control, config, within_s=LOCK_S_MAX)
         with explained(config.dsn, "removing the capture"):
             drop_slot(control, config.slot)
             drop_publication(control, config.publication)

@@ -8,7 +8,7 @@ without events (of transactions that concern no table of ours, and of an idle da
 What is confirmed to the database is always the position of a commit that is done. A position is
 
     the end of a transaction's commit           → everything before it is published
-    one behind a message outside of any         → the message is, too
+    the end of a message outside of any         → the message is, too
     the end of the log, as a keep-alive says    → where nothing was under way
 """
 
@@ -135,7 +135,8 @@ class Streaming:
             self._begin = None
             self._state = self._state.advanced(message.end_lsn, 0)
         elif isinstance(message, LogicalMessage) and not message.is_transactional:
-            self._state = self._state.advanced(message.lsn + 1, 0)
+            # Its place is the end of its record, where the next one begins.
+            self._state = self._state.advanced(message.lsn, 0)
 
     def _pass_over(self, message: Message) -> None:
         if isinstance(message, Relation):

@@ -11,8 +11,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from headrace.broker import Broker
+from headrace.cdc import incremental
 from headrace.cdc.capture import Capture
-from headrace.cdc.connection import connect
+from headrace.cdc.connection import Connection, connect, emit_message
 from headrace.cdc.progress import Progress
 from headrace.cdc.publisher import Publisher
 from headrace.cdc.removal import begin_anew
@@ -182,6 +183,28 @@ def test_a_snapshot_can_be_asked_for_while_changes_are_streamed(world: World) ->
     assert list((world.config.directory / "requests").iterdir()) == []
     markers = {each.value["source"]["snapshot"] for each in topics.events if each.value}
     assert markers == {"false", "incremental"}
+
+
+def test_a_row_that_changes_after_it_was_read_beside_the_stream_is_not_published_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 20)
+    topics = world.follow(ORDERS)
+
+    def change_before(connection: Connection, prefix: str, content: str) -> None:
+        """Between the read of a chunk and its watermark."""
+        if prefix == incremental.WATERMARK:
+            world.database.execute("UPDATE orders SET v = 'newer' WHERE id = 7")
+            world.database.execute("DELETE FROM orders WHERE id = 8")
+        emit_message(connection, prefix, content)
+
+    monkeypatch.setattr(incremental, "emit_message", change_before)
+    Requests(world.config.directory).add([TableSnapshot(schema="public", table="orders")])
+    with world.running(snapshot="never"):
+        eventually(lambda: 20 in topics.table(ORDERS), within_s=120)
+        world.eventually_equal(topics, ORDERS, "orders")
+    read = [each.key["id"] for each in topics.events if each.value is not None and each.value["op"] == "r"]
+    assert sorted(read) == [number for number in range(1, 21) if number not in {7, 8}]
 
 
 def test_a_snapshot_only_ends_by_itself_and_leaves_no_slot(world: World) -> None:

@@ -110,14 +110,15 @@ def test_a_server_that_asks_whether_we_are_there_is_answered_at_once(streamed: S
 
 
 def test_messages_outside_of_transactions_are_streamed_once(streamed: Streamed) -> None:
-    streamed.database.execute("SELECT pg_logical_emit_message(false, 'note', 'x')")
+    streamed.database.execute("SELECT pg_logical_emit_message(false, 'note', 'x', true)")
     with streamed.stream() as stream:
         [message] = [
             each for each in streamed.until(stream, LogicalMessage) if isinstance(each, LogicalMessage)
         ]
         assert (message.prefix, message.content, message.is_transactional) == ("note", b"x", False)
-    with streamed.stream(message.lsn + 1) as stream:
-        streamed.database.execute("SELECT pg_logical_emit_message(false, 'later', '')")
+    # Where its record ends, the next begins, which must not be passed over.
+    with streamed.stream(message.lsn) as stream:
+        streamed.database.execute("SELECT pg_logical_emit_message(false, 'later', '', true)")
         [again] = [
             each for each in streamed.until(stream, LogicalMessage) if isinstance(each, LogicalMessage)
         ]

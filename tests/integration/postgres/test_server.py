@@ -19,6 +19,7 @@ import pytest
 from headrace.config import Address, PostgresConfig
 from headrace.errors import ChildFailed, ConfigError, DataDirectoryInUse, UsageError
 from headrace.postgres import EmbeddedPostgres, open_database, postmaster
+from headrace.postgres.account import account_for
 from headrace.testing.postgres import TestDatabase
 from headrace.testing.waiting import eventually
 
@@ -131,13 +132,16 @@ def test_a_server_that_was_left_running_is_stopped_before_the_next_one_starts(da
 
 
 def test_a_file_that_a_crash_has_left_does_not_keep_it_from_starting(data_dir: Path) -> None:
-    # A process of the same user that has nothing to do with it has the number by now.
     with embedded(data_dir) as server:
         cluster = server.home / "cluster"
         left = (cluster / "postmaster.pid").read_text()
-    (cluster / "postmaster.pid").write_text(left.replace(left.splitlines()[0], str(os.getpid()), 1))
-    with embedded(data_dir) as server:
-        assert ask(server.dsn, "SELECT 1") == 1
+    # Another process of the same user has the number by now; by itself, PostgreSQL would not start.
+    with subprocess.Popen(["sleep", "600"], **account_for(cluster).process_options) as other:
+        (cluster / "postmaster.pid").write_text(left.replace(left.splitlines()[0], str(other.pid), 1))
+        with embedded(data_dir) as server:
+            assert ask(server.dsn, "SELECT 1") == 1
+        assert other.poll() is None
+        other.kill()
 
 
 def test_an_initdb_that_was_killed_leaves_nothing_that_counts(new_dir: Path) -> None:
