@@ -20,7 +20,8 @@ number only, which still is the part before the colon.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from json import dumps
+from functools import lru_cache
+from json import JSONEncoder
 from typing import Final, Literal
 
 from headrace.cdc.messages import Begin, LogicalMessage, Origin
@@ -34,6 +35,7 @@ SnapshotMarker = Literal[
 MESSAGES: Final = "message"
 """What logical messages are counted as, in place of a table."""
 _LSN: Final = "\0"
+_encode: Final = JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +54,13 @@ class SnapshotPoint:
 
 def as_json(value: object) -> bytes:
     """Written as everything here is: without spaces, and with letters as they are."""
-    return dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _encode(value).encode()
+
+
+@lru_cache(maxsize=10_000)
+def _quoted(name: str) -> str:
+    """A JSON string of a name that is written again and again."""
+    return _encode(name)
 
 
 class Envelopes:
@@ -111,9 +119,9 @@ class Envelopes:
     ) -> str:
         """Where an event comes from, with the name of the field."""
         before = "null" if sequence[0] is None else f'\\"{sequence[0]}\\"'
-        names = f'"schema":{as_json(schema).decode()},"table":{as_json(table).decode()}'
+        names = f'"schema":{_quoted(schema)},"table":{_quoted(table)}'
         number = "null" if xid is None else xid
-        came_from = "null" if origin is None else as_json(origin.name).decode()
+        came_from = "null" if origin is None else _quoted(origin.name)
         came_at = "null" if origin is None else origin.commit_lsn
         return (
             f'"source":{self._begin},"ts_ms":{at_ns // 1_000_000},"snapshot":"{snapshot}",'
@@ -144,6 +152,8 @@ class TransactionEvents:
         last_commit_lsn: int | None,
     ) -> None:
         self.id = f"{begin.xid}:{begin.final_lsn}"
+        self.key = f'{{"id":"{self.id}"}}'.encode()
+        """By which its BEGIN and END are known."""
         self.event_count = 0
         self._envelopes = envelopes
         self._has_metadata = settings.transactions
@@ -151,11 +161,6 @@ class TransactionEvents:
         self._origin = origin
         self._last_commit_lsn = last_commit_lsn
         self._collections: dict[str, _Collection] = {}
-
-    @property
-    def key(self) -> bytes:
-        """By which its BEGIN and END are known."""
-        return as_json({"id": self.id})
 
     def row(self, table: Table, op: str, *, lsn: int, before: bytes, after: bytes, now_ns: int) -> bytes:
         """A row that has come, changed or gone, or a table that was emptied."""
@@ -191,26 +196,21 @@ class TransactionEvents:
 
     def begin(self) -> bytes:
         """That it has begun."""
-        return self._status("BEGIN", None, None)
+        return self._status("BEGIN", "null", "null")
 
     def end(self) -> bytes:
         """That it is over, and how many events it has had."""
-        counts = [
-            {"data_collection": name, "event_count": collection.count}
+        counts = ",".join(
+            f'{{"data_collection":{_quoted(name)},"event_count":{collection.count}}}'
             for name, collection in self._collections.items()
-        ]
-        return self._status("END", self.event_count, counts)
-
-    def _status(self, status: str, event_count: int | None, counts: list[dict[str, object]] | None) -> bytes:
-        return as_json(
-            {
-                "status": status,
-                "id": self.id,
-                "event_count": event_count,
-                "data_collections": counts,
-                "ts_ms": self._begin.commit_us // 1000,
-            }
         )
+        return self._status("END", str(self.event_count), f"[{counts}]")
+
+    def _status(self, status: str, event_count: str, counts: str) -> bytes:
+        return (
+            f'{{"status":"{status}","id":"{self.id}","event_count":{event_count},'
+            f'"data_collections":{counts},"ts_ms":{self._begin.commit_us // 1000}}}'
+        ).encode()
 
     def _add_table(self, table: Table) -> _Collection:
         return self._add(table.collection, table.relation.schema, table.relation.name)

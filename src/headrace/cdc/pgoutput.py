@@ -172,8 +172,6 @@ def _row(data: bytes, position: int) -> tuple[Row, int]:
                 _refuse_column(position, kind)
     except (IndexError, error):
         raise _Malformed(position, "it ends within a row") from None
-    if position > len(data):
-        raise _Malformed(len(data), f"a value would end at byte {position}")
     return values, position
 
 
@@ -184,7 +182,9 @@ def _refuse_column(position: int, kind: int) -> NoReturn:
 
 
 def _end(data: bytes, position: int) -> None:
-    if position != len(data):
+    if position > len(data):
+        raise _Malformed(len(data), f"it should end at byte {position}")
+    if position < len(data):
         raise _Malformed(position, f"{len(data) - position} bytes follow where it should end")
 
 

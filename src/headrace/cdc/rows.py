@@ -48,7 +48,7 @@ class RowRecords:
         """A row that has come."""
         key = table.key(change.new)
         after = table.row(change.new)
-        self._remember(table, key, change.new)
+        self._remember(table, key, change.new, is_new=True)
         return [Record(table.topic, key, _event(table, "c", at, after=after))]
 
     def update(self, table: Table, change: Update, at: Moment) -> list[Record] | MissingValues:
@@ -63,11 +63,11 @@ class RowRecords:
         before = NULL if change.old is None else table.row(change.old)
         if key != old_key:
             self._forget(table, old_key)
-            self._remember(table, key, new)
+            self._remember(table, key, new, is_new=True)
             moved = self._gone(table, old_key, before, at, headers=((NEW_KEY, key or NULL),))
             headers = ((OLD_KEY, old_key or NULL), *headers)
             return [*moved, Record(table.topic, key, _event(table, "c", at, after=after), headers)]
-        self._remember(table, key, new)
+        self._remember(table, key, new, is_new=False)
         before = before if change.is_old_whole else NULL
         return [Record(table.topic, key, _event(table, "u", at, before=before, after=after), headers)]
 
@@ -133,24 +133,18 @@ class RowRecords:
             for column, value in zip(table.relation.columns, new, strict=True)
         ]
 
-    def _remember(self, table: Table, key: bytes | None, row: Row) -> None:
+    def _remember(self, table: Table, key: bytes | None, row: Row, *, is_new: bool) -> None:
         # Where the identity is full, all that could be missing comes with the update itself.
-        if (
-            self._last_values is None
-            or key is None
-            or not table.toastable_places
-            or table.relation.identity == "f"
-        ):
+        if self._last_values is None or key is None or table.relation.identity == "f":
             return
-        names = table.relation.columns
-        values = {
-            names[place].name: value
-            for place in table.toastable_places
-            if isinstance(value := row[place], bytes)
-        }
-        if sum(map(len, values.values())) >= ROW_BYTES_MIN:
-            self._last_values.put(table.collection, key, values)
-        else:
+        size_bytes = 0
+        for place in table.toastable_places:
+            value = row[place]
+            if isinstance(value, bytes):
+                size_bytes += len(value)
+        if size_bytes >= ROW_BYTES_MIN:
+            self._last_values.put(table.collection, key, table.toastable_values(row))
+        elif not is_new:
             self._last_values.forget(table.collection, key)
 
     def _forget(self, table: Table, key: bytes | None) -> None:

@@ -95,6 +95,15 @@ class Table:
         """The same as texts by name."""
         return {self.relation.columns[place].name: row[place] for place in self._key_places}
 
+    def toastable_values(self, row: Row) -> dict[str, bytes]:
+        """Those that an update may leave out, as texts by name."""
+        columns = self.relation.columns
+        return {
+            columns[place].name: value
+            for place in self.toastable_places
+            if isinstance(value := row[place], bytes)
+        }
+
     def row(self, row: Row) -> bytes:
         """A row. Columns of which nothing can be known any more are left out."""
         if len(row) != self._width:

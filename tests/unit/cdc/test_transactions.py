@@ -122,6 +122,14 @@ def test_a_subtransaction_that_was_rolled_back_first_takes_nothing_of_its_parent
     assert numbers(feed(transactions, end(5))) == [1, 3]
 
 
+def test_a_subtransaction_that_went_with_its_parent_takes_nothing_along_later(
+    transactions: Transactions,
+) -> None:
+    feed(transactions, *block(5, row(1, 51), row(2, 52), is_first=True), pg.stream_abort(5, 51))
+    feed(transactions, *block(5, row(3, 5), row(4, 53)), pg.stream_abort(5, 52))
+    assert numbers(feed(transactions, end(5))) == [3, 4]
+
+
 def test_a_subtransaction_of_which_nothing_came_takes_nothing_along(transactions: Transactions) -> None:
     feed(transactions, *block(5, row(1, 5), is_first=True), pg.stream_abort(5, 77))
     assert numbers(feed(transactions, end(5))) == [1]
