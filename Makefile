@@ -60,6 +60,7 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/streams/patterns.py
 	$(BIN)/python bench/streams/windows.py
 	$(BIN)/python bench/nexmark/throughput.py
+	$(BIN)/python bench/cdc/decode.py
 
 docs: venv  ## Write the reference of the commands anew, and draw the pictures of time
 	$(BIN)/python scripts/command_reference.py docs/reference/cli.md

@@ -7,6 +7,7 @@
     │   ├── PipelineError        a pipeline is defined or called in a way that can't run
     │   │   └── PipelineReplaced another run of the pipeline has taken over, from another checkpoint
     │   ├── SqlError             a statement of SQL can't be understood, or can't be run
+    │   ├── CaptureReplaced      another process has taken the capture over
     │   ├── DataDirectoryInUse   another process owns the data directory
     │   ├── TopicExists          a topic of that name is already there
     │   ├── UnknownTopic         no topic has that name
@@ -26,6 +27,8 @@
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
         ├── StoreUnavailable     a database does not answer, or has given up for now
+        ├── SlotLost             a replication slot has lost changes, or is another's
+        ├── CaptureFailed        a capture was running and stopped on an error
         ├── PipelineFailed       a pipeline was running and stopped on an error
         └── ChildFailed          a supervised process ended and may not be started again
 
@@ -67,6 +70,10 @@ class PipelineReplaced(PipelineError):
 
 class SqlError(UsageError):
     """A statement of SQL can't be understood, or can't be run."""
+
+
+class CaptureReplaced(UsageError):
+    """Another process has taken the capture over: this one must not come back."""
 
 
 class DataDirectoryInUse(UsageError):
@@ -162,6 +169,14 @@ class StoreUnavailable(FaultError):
 
     retriable = True
     definite = False
+
+
+class SlotLost(FaultError):
+    """A replication slot has lost changes, or is another's: going on would hide that some are missing."""
+
+
+class CaptureFailed(FaultError):
+    """A capture was running and stopped on an error; it may go on from what it has published."""
 
 
 class PipelineFailed(FaultError):

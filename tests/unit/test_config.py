@@ -14,8 +14,10 @@ from headrace.config import (
     MIB,
     Address,
     BrokerConfig,
+    CaptureConfig,
     ConsoleConfig,
     LogConfig,
+    PostgresConfig,
     SecurityConfig,
     StreamsConfig,
     TlsConfig,
@@ -25,7 +27,16 @@ from headrace.config import (
 from headrace.errors import ConfigError
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
-CAPABILITIES = [LogConfig, TlsConfig, SecurityConfig, BrokerConfig, ConsoleConfig, StreamsConfig]
+CAPABILITIES = [
+    LogConfig,
+    TlsConfig,
+    SecurityConfig,
+    BrokerConfig,
+    ConsoleConfig,
+    StreamsConfig,
+    PostgresConfig,
+    CaptureConfig,
+]
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

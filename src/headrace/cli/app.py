@@ -28,6 +28,7 @@ COMMANDS: Final = (
     "run",
     "check",
     "pipelines",
+    "capture",
     "sql",
     "replay",
     "verify",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from headrace.config.address import Address, check_metrics_address
 from headrace.config.broker import BrokerConfig, Durability
+from headrace.config.capture import CaptureConfig, SnapshotMode
 from headrace.config.checks import TOPIC_NAME, check_topic_name
 from headrace.config.console import ConsoleConfig
 from headrace.config.environment import (
@@ -19,13 +20,17 @@ from headrace.config.environment import (
     default_console_token,
     default_data_dir,
     default_jars_dir,
+    default_postgres_dsn,
+    default_postgres_programs,
     default_tls_key_password,
     environment_with,
     failpoints_to_arm,
     java_home,
     new_user_password,
+    search_path,
 )
 from headrace.config.log import COMPRESSION_TYPES, LogConfig
+from headrace.config.postgres import PostgresConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
 from headrace.config.streams import GUARANTEES, Guarantee, StreamsConfig
 from headrace.config.units import DAY_MS, GIB, HOUR_MS, KIB, LONG_MAX, MIB
@@ -44,12 +49,15 @@ __all__ = [
     "TOPIC_NAME",
     "Address",
     "BrokerConfig",
+    "CaptureConfig",
     "ConsoleConfig",
     "Durability",
     "Guarantee",
     "LogConfig",
+    "PostgresConfig",
     "SaslMechanism",
     "SecurityConfig",
+    "SnapshotMode",
     "StreamsConfig",
     "TlsConfig",
     "check_metrics_address",
@@ -60,9 +68,12 @@ __all__ = [
     "default_console_token",
     "default_data_dir",
     "default_jars_dir",
+    "default_postgres_dsn",
+    "default_postgres_programs",
     "default_tls_key_password",
     "environment_with",
     "failpoints_to_arm",
     "java_home",
     "new_user_password",
+    "search_path",
 ]

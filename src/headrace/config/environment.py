@@ -38,6 +38,22 @@ def default_jars_dir() -> Path | None:
     return Path(explicit) if explicit else None
 
 
+def default_postgres_dsn() -> str | None:
+    """The PostgreSQL to use instead of an embedded one (HEADRACE_POSTGRES), as a DSN or a URL."""
+    return os.environ.get("HEADRACE_POSTGRES") or None
+
+
+def default_postgres_programs() -> Path | None:
+    """Where the programs of PostgreSQL are that the embedded one is run with (HEADRACE_POSTGRES_PROGRAMS)."""
+    explicit = os.environ.get("HEADRACE_POSTGRES_PROGRAMS")
+    return Path(explicit) if explicit else None
+
+
+def search_path() -> str:
+    """Where the system looks for programs (PATH)."""
+    return os.environ.get("PATH", os.defpath)
+
+
 def default_tls_key_password() -> str | None:
     """The password of an encrypted private key (HEADRACE_TLS_KEY_PASSWORD); others could see an option."""
     return os.environ.get("HEADRACE_TLS_KEY_PASSWORD")

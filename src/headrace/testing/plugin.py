@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headrace.broker import Broker
+    from headrace.postgres import EmbeddedPostgres
     from headrace.testing.pipelines import ScriptOf
+    from headrace.testing.postgres import TestDatabase
 
 
 @pytest.fixture
@@ -23,6 +25,24 @@ def headrace_broker() -> Iterator[Broker]:
 
     with Broker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def headrace_postgres_server() -> Iterator[EmbeddedPostgres]:
+    """A PostgreSQL server that all tests share, with logical replication, started when it is first used."""
+    from headrace.testing.postgres import postgres_server  # noqa: PLC0415  # needs psycopg
+
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def headrace_postgres(headrace_postgres_server: EmbeddedPostgres) -> Iterator[TestDatabase]:
+    """An empty PostgreSQL database, dropped after the test; `headrace_postgres.dsn` is how to reach it."""
+    from headrace.testing.postgres import fresh_database  # noqa: PLC0415  # needs psycopg
+
+    with fresh_database(headrace_postgres_server) as database:
+        yield database
 
 
 @pytest.fixture(scope="session")

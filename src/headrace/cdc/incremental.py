@@ -1,0 +1,129 @@
+"""Reads chunks of tables beside the stream, and writes their watermarks into the database's log.
+
+One thread reads, one chunk at a time; the capture takes a chunk when its watermark comes by in the stream.
+See watermark.py for why that is right. No table is written to for this: watermarks are logical messages,
+which every role may write.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Final
+
+from headrace.cdc.chunks import Chunk, Key, boundary_query, rows_per_chunk
+from headrace.cdc.connection import Connection, connect, emit_message, explained
+from headrace.cdc.database_catalog import PublishedTable
+from headrace.cdc.snapshot import ChunkRows, copied
+from headrace.cdc.watermark import View
+
+WATERMARK: Final = "headrace.watermark"
+"""The prefix of watermarks among logical messages."""
+SETTLE_S_MAX: Final = 2.0
+"""How long transactions may take that are committed in the log, and that others do not see yet. One that
+waits for a synchronous standby may take longer; until it is seen, so does an old row of it."""
+_SETTLE_PAUSE_S: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadChunk:
+    """A chunk, and what the transaction that read it saw."""
+
+    chunk: ChunkRows
+    view: View
+
+
+class ChunkReader:
+    """Reads chunks on a thread of its own. `ask` and `take` belong to the thread that owns it."""
+
+    def __init__(self, dsn: str, name: str, chunk_rows_max: int) -> None:
+        self._dsn = dsn
+        self._name = name
+        self._chunk_rows_max = chunk_rows_max
+        self._token = secrets.token_hex(16)
+        self._number = 0
+        self._is_asked = False
+        self._asked: SimpleQueue[tuple[PublishedTable, str | None, Key | None] | None] = SimpleQueue()
+        self._read: dict[int, ReadChunk] = {}
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="headrace-chunks", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a chunk is on its way."""
+        return self._is_asked
+
+    def ask(self, table: PublishedTable, where: str | None, after: Key | None) -> None:
+        """Have the next chunk of a table read."""
+        assert not self._is_asked, "one chunk is read at a time"
+        self._is_asked = True
+        self._asked.put((table, where, after))
+
+    def take(self, content: bytes) -> ReadChunk | None:
+        """The chunk whose watermark this is; None where it is another's, or of a run that has ended."""
+        try:
+            told = json.loads(content)
+            number = told["chunk"] if told["token"] == self._token else None
+        except (ValueError, KeyError, TypeError):
+            return None
+        read = self._read.pop(number, None) if isinstance(number, int) else None
+        self._is_asked = self._is_asked and read is None
+        return read
+
+    def check(self) -> None:
+        """Raise what has stopped the reader."""
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """End the thread; a chunk that is being read is read to its end."""
+        self._asked.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            with connect(self._dsn) as connection:
+                settled: PublishedTable | None = None
+                while (asked := self._asked.get()) is not None:
+                    table, where, after = asked
+                    with explained(self._dsn, f"the snapshot of {table.name}"):
+                        if settled is None or settled.name != table.name:
+                            _settle(connection)
+                            settled = table
+                        self._read_chunk(connection, table, where, after)
+        except BaseException as failure:  # noqa: BLE001  # the owner raises it
+            self._failure = failure
+
+    def _read_chunk(
+        self, connection: Connection, table: PublishedTable, where: str | None, after: Key | None
+    ) -> None:
+        row_count = rows_per_chunk(table, self._chunk_rows_max)
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            view = _view(connection)
+            upto = connection.execute(boundary_query(table, where, after, row_count)).fetchone()
+            rows = copied(connection, Chunk(table=table, where=where, after=after, upto=upto))
+        self._number += 1
+        self._read[self._number] = ReadChunk(chunk=ChunkRows(table=table, upto=upto, rows=rows), view=view)
+        content = json.dumps({"capture": self._name, "token": self._token, "chunk": self._number})
+        emit_message(connection, WATERMARK, content)
+
+
+def _settle(connection: Connection) -> None:
+    """Wait until all transactions are seen that were in the log when the table's changes began to be
+    noted."""
+    deadline_s = time.monotonic() + SETTLE_S_MAX
+    first = _view(connection)
+    while _view(connection).xmin < first.xmax and time.monotonic() < deadline_s:
+        time.sleep(_SETTLE_PAUSE_S)
+
+
+def _view(connection: Connection) -> View:
+    row = connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+    assert row is not None
+    return View.parse(row[0])

@@ -1,0 +1,252 @@
+"""Publishes events and the position behind them in one Kafka transaction: all of it counts, or nothing does.
+
+    fence all earlier publishers of the name → read the last committed state
+    begin → send events of whole source transactions → send the state → commit → confirm to the database
+
+A crash before the commit leaves nothing that a committed reader sees, and the next start goes on from the
+state before; one after it finds the new state. What the database then sends again lies before the position
+and is passed over. So nothing is missing and nothing is there twice, wherever a kill strikes.
+
+Whoever starts a publisher fences the one before, whose transaction is aborted and who can't write any more.
+One thread owns a publisher.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from headrace.cdc.record import Record
+from headrace.cdc.state import CaptureState, from_json, to_json
+from headrace.cdc.topics import Topics
+from headrace.config import MIB
+from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, HeadraceError
+from headrace.failpoints import hit
+
+if TYPE_CHECKING:
+    from headrace.config import CaptureConfig
+
+ANSWER_S_MAX: Final = 60.0
+"""How long the coordinator of a transaction may take; a broker may be restarting."""
+COMMIT_STEP_S: Final = 1.0
+ABORT_S_MAX: Final = 5.0
+REQUEST_BYTES_MAX: Final = 17 * MIB
+"""The largest request that is sent: a record of 16 MiB, the most that a broker takes, and its headers."""
+BUFFER_BYTES: Final = 2 * REQUEST_BYTES_MAX
+"""How much waits to be sent, at most: a transaction of any size is published in bounded memory."""
+_BUFFER_MESSAGES_MAX: Final = 100_000
+_BUFFER_FULL_S: Final = 0.1
+_GATHER_MS: Final = 20
+_LOOK_BACK_FIRST: Final = 64
+"""How many offsets before the end the last state is looked for first: markers and aborted ones take some."""
+_FENCED: Final = {
+    KafkaError._FENCED,  # noqa: SLF001 - that is how the library names its local errors
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+}
+_UNREACHABLE: Final = {
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - that is how the library names its local errors
+    KafkaError._TRANSPORT,  # noqa: SLF001 - likewise
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - likewise
+    KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - likewise
+}
+
+
+class Publisher:
+    """The one writer of a capture's topics."""
+
+    def __init__(
+        self,
+        config: CaptureConfig,
+        *,
+        answer_s_max: float = ANSWER_S_MAX,
+        is_ending: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Fence all earlier publishers of the same name. Who is ending waits for no broker any more."""
+        self._is_ending = is_ending
+        self._config = config
+        self._answer_s_max = answer_s_max
+        self._key = config.name.encode()
+        self._is_open = False
+        self._sent_count = 0
+        with self._told():
+            self._topics = Topics(config, answer_s_max)
+            self._topics.ensure_state_topic()
+            self._producer = Producer(
+                {
+                    # A client that forgets its brokers when none answers goes on to ask the forgotten one.
+                    "metadata.recovery.strategy": "none",
+                    **self._clients,
+                    # As Java's clients do it, and with them Debezium: a key stays in its partition.
+                    "partitioner": "murmur2_random",
+                    "enable.idempotence": True,
+                    "message.max.bytes": REQUEST_BYTES_MAX,
+                    "queue.buffering.max.kbytes": BUFFER_BYTES // 1024,
+                    "queue.buffering.max.messages": _BUFFER_MESSAGES_MAX,
+                    # Nobody sees a record before the commit, which waits for none to gather.
+                    "linger.ms": _GATHER_MS,
+                    "transactional.id": f"headrace.capture.{config.name}",
+                    "transaction.timeout.ms": config.transaction_s_max * 1000,
+                }
+            )
+            self._producer.init_transactions(answer_s_max)
+            self._state = self._last_state()
+
+    @property
+    def state(self) -> CaptureState | None:
+        """What was published last; None before the first commit of all."""
+        return self._state
+
+    @property
+    def sent_count(self) -> int:
+        """How many records the open transaction has."""
+        return self._sent_count
+
+    def send(self, records: Iterable[Record]) -> None:
+        """Send records as part of the open transaction, which is begun if none is."""
+        with self._told():
+            self._begin()
+            self._sent_count += self._produce(records)
+
+    def commit(self, state: CaptureState) -> None:
+        """Commit what was sent, and the state with it."""
+        with self._told():
+            self._begin()
+            hit("capture.sent")
+            self._produce([Record(self._topics.state_topic, self._key, to_json(state))])
+            self._commit()
+        self._state, self._is_open, self._sent_count = state, False, 0
+        hit("capture.committed")
+
+    def abort(self) -> None:
+        """Give up what was sent since the last commit, so that no reader has to wait for it to time out."""
+        if self._is_open:
+            # Where that fails, the next publisher does it, or the broker when it times out.
+            with suppress(KafkaException):
+                self._producer.abort_transaction(min(self._answer_s_max, ABORT_S_MAX))
+            self._is_open, self._sent_count = False, 0
+
+    def close(self) -> None:
+        """Give up what is not committed, and let go of the client."""
+        self.abort()
+        self._producer.flush(0)
+
+    @property
+    def _clients(self) -> dict[str, Any]:
+        # Their own log would repeat what errors say.
+        return {
+            **_settings(self._config.client_options),
+            "bootstrap.servers": self._config.bootstrap,
+            "log_level": 0,
+        }
+
+    def _produce(self, records: Iterable[Record]) -> int:
+        """Hand records to the client, waiting where it has no room; return their count."""
+        produce, poll, is_known = self._producer.produce, self._producer.poll, self._topics.is_known
+        count = 0
+        for topic, key, value, headers in records:
+            if not is_known(topic):
+                self._topics.ensure(topic)
+            while True:
+                try:
+                    if headers:
+                        produce(topic, value, key, headers=list(headers))
+                    else:
+                        produce(topic, value, key)
+                except BufferError:
+                    poll(_BUFFER_FULL_S)
+                else:
+                    break
+            count += 1
+        return count
+
+    def _commit(self) -> None:
+        """Commit, in steps between which signals are heard: a broker may be gone for minutes."""
+        deadline_s = time.monotonic() + self._config.transaction_s_max
+        while True:
+            try:
+                self._producer.commit_transaction(COMMIT_STEP_S)
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline_s or self._is_ending():
+                    raise
+            else:
+                return
+
+    def _begin(self) -> None:
+        if not self._is_open:
+            self._producer.begin_transaction()
+            self._is_open = True
+
+    def _last_state(self) -> CaptureState | None:
+        consumer = Consumer(
+            {
+                **self._clients,
+                "group.id": f"headrace.capture.{self._config.name}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 50,
+            }
+        )
+        try:
+            return self._state_before_end(consumer)
+        finally:
+            consumer.close()
+
+    def _state_before_end(self, consumer: Consumer) -> CaptureState | None:
+        partition = TopicPartition(self._topics.state_topic, 0)
+        first, end = consumer.get_watermark_offsets(partition, timeout=self._answer_s_max)
+        look_back = _LOOK_BACK_FIRST
+        while end > first:
+            start = max(first, end - look_back)
+            consumer.assign([TopicPartition(self._topics.state_topic, 0, start)])
+            last = self._last_value(consumer)
+            if last is not None:
+                return from_json(last, self._topics.state_topic)
+            if start == first:
+                break
+            look_back *= 16
+        return None
+
+    def _last_value(self, consumer: Consumer) -> bytes | None:
+        last: bytes | None = None
+        while True:
+            message = consumer.poll(self._answer_s_max)
+            if message is None:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - as above
+            error = message.error()
+            if error is None:
+                last = message.value()
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - as above
+                return last
+            else:
+                raise KafkaException(error)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say what failed in our own words."""
+        try:
+            yield
+        except KafkaException as error:
+            raise self._explained(error.args[0]) from error
+
+    def _explained(self, error: KafkaError) -> HeadraceError:
+        name = self._config.name
+        if error.code() in _FENCED:
+            return CaptureReplaced(
+                f"capture {name} was taken over by another process of the same name, or a transaction took "
+                f"longer than {self._config.transaction_s_max} s (transaction_s_max): let only one run"
+            )
+        if error.code() in _UNREACHABLE or error.txn_requires_abort():
+            return BrokerUnavailable(
+                f"capture {name} can't publish to {self._config.bootstrap} for now: {error.str()}"
+            )
+        return CaptureFailed(f"capture {name} can't publish: {error.str()}")
+
+
+def _settings(options: Mapping[str, str]) -> dict[str, str | int | float | bool]:
+    return dict(options)

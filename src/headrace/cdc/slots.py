@@ -1,0 +1,124 @@
+"""Replication slots and publications in the database: made, looked at, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import sql
+
+from headrace.cdc.connection import Connection
+from headrace.cdc.positions import parse_lsn
+from headrace.cdc.slot import Slot, WalStatus
+from headrace.config import MIB
+from headrace.errors import ConfigError
+
+_LOOK: Final = """
+    SELECT s.slot_name, s.plugin, s.database, current_database(), s.active_pid, s.wal_status,
+           s.restart_lsn::text, s.confirmed_flush_lsn::text,
+           (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END)::text,
+           (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
+    FROM pg_replication_slots s WHERE s.slot_name = %s
+"""
+
+
+_CREATE_PUBLICATION: Final = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSlot:
+    """A slot that was just made. Its snapshot lives as long as nothing else is run on its connection."""
+
+    name: str
+    consistent_lsn: int
+    snapshot: str
+
+
+def read_slot(connection: Connection, slot_name: str) -> Slot | None:
+    """What the database says of a slot; None where there is none."""
+    row = connection.execute(_LOOK, (slot_name,)).fetchone()
+    if row is None:
+        return None
+    name, plugin, database, current, pid, status, restart, confirmed, end, keep_mib = row
+    return Slot(
+        name=name,
+        plugin=plugin,
+        database=database,
+        current_database=current,
+        active_pid=pid,
+        wal_status=WalStatus(status or "lost"),
+        restart_lsn=None if restart is None else parse_lsn(restart),
+        confirmed_lsn=None if confirmed is None else parse_lsn(confirmed),
+        end_lsn=parse_lsn(end),
+        keep_bytes_max=None if keep_mib < 0 else keep_mib * MIB,
+    )
+
+
+def create_slot(replication: Connection, slot_name: str) -> NewSlot:
+    """Make a slot, and export the snapshot of the moment from which it has all changes."""
+    statement = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput (SNAPSHOT 'export')")
+    row = replication.execute(statement.format(sql.Identifier(slot_name))).fetchone()
+    assert row is not None
+    return NewSlot(name=row[0], consistent_lsn=parse_lsn(row[1]), snapshot=row[2])
+
+
+def drop_slot(connection: Connection, slot_name: str) -> bool:
+    """Drop a slot, and say whether there was one."""
+    row = connection.execute(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+        (slot_name,),
+    ).fetchone()
+    return row is not None
+
+
+def system_identifier(connection: Connection) -> str:
+    """Tells this database server from all others, its copies excepted."""
+    row = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def check_settings(connection: Connection) -> None:
+    """Refuse a server that can't be captured from, and say which setting it needs."""
+    row = connection.execute("SHOW wal_level").fetchone()
+    if row is not None and row[0] != "logical":
+        raise ConfigError(
+            f"the database has wal_level={row[0]}, which keeps too little of what changes: set "
+            "wal_level=logical (ALTER SYSTEM SET wal_level = 'logical') and restart it"
+        )
+
+
+def ensure_publication(
+    connection: Connection, name: str, tables: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Have a publication of these tables, and return those that were added to one that was there.
+
+    One that belongs to somebody else is left as it is: whoever made it decides what may be captured.
+    """
+    found = connection.execute(
+        "SELECT puballtables, pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s", (name,)
+    ).fetchone()
+    if found is None:
+        _alter(connection, _CREATE_PUBLICATION, name, tables)
+        return []
+    has_all, is_ours = found
+    if has_all or not is_ours:
+        return []
+    listed = connection.execute(
+        "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,)
+    ).fetchall()
+    missing = [each for each in tables if each not in listed]
+    if missing:
+        _alter(connection, "ALTER PUBLICATION {} ADD TABLE {}", name, missing)
+    return missing
+
+
+def drop_publication(connection: Connection, name: str) -> None:
+    """Drop a publication, if it is there."""
+    connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+
+
+def _alter(connection: Connection, statement: str, name: str, tables: Sequence[tuple[str, str]]) -> None:
+    named = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
+    connection.execute(sql.SQL(statement).format(sql.Identifier(name), named))

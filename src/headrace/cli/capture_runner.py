@@ -1,0 +1,180 @@
+"""What the commands of `headrace capture` do: imports what is an extra."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from headrace.cli.client import client_options
+from headrace.cli.output import announce, err, say
+from headrace.config import CaptureConfig, failpoints_to_arm
+from headrace.errors import ConfigError, HeadraceError, SetupError
+from headrace.failpoints import arm_all
+
+try:
+    from headrace.cdc.capture import Capture
+    from headrace.cdc.captures import delete_files, load_capture, names_of, save_capture
+    from headrace.cdc.connection import connect, explained
+    from headrace.cdc.database_catalog import DatabaseCatalog
+    from headrace.cdc.events import selection_of
+    from headrace.cdc.pause import Pause
+    from headrace.cdc.removal import begin_anew
+    from headrace.cdc.removal import remove as remove_capture
+    from headrace.cdc.requests import Requests
+    from headrace.cdc.slots import check_settings
+    from headrace.cdc.state import CaptureState, TableSnapshot
+    from headrace.cdc.status import CaptureStatus, StatusFile, read_status
+except ModuleNotFoundError as error:
+    if error.name != "psycopg":
+        raise
+    raise SetupError(
+        "capturing needs PostgreSQL's client: install `headrace[postgres]` (pip install 'headrace[postgres]')"
+    ) from error
+
+LINE_EVERY_ROWS: Final = 100_000
+"""How often a snapshot says how far it is where there is no terminal."""
+
+
+def check(config: CaptureConfig) -> list[str]:
+    """Look at the database, and return the tables that would be captured now."""
+    selection = selection_of(config)
+    with closing(connect(config.dsn, within_s=0)) as connection:
+        with explained(config.dsn, "looking at the database"):
+            check_settings(connection)
+        names = DatabaseCatalog(connection, config.dsn).all_tables()
+    tables = [f"{schema}.{table}" for schema, table in names if selection.takes_table(schema, table)]
+    if not tables:
+        raise ConfigError(
+            f"the database has no table that capture {config.name} would take in: it has "
+            f"{', '.join(f'{schema}.{table}' for schema, table in names) or 'none at all'}"
+        )
+    return tables
+
+
+def save(config: CaptureConfig) -> None:
+    """Write a new capture down."""
+    save_capture(config)
+
+
+def load(data: Path, name: str) -> CaptureConfig:
+    """A capture that was written down."""
+    return load_capture(data, name, client_options())
+
+
+def run(config: CaptureConfig, *, new_snapshot: bool) -> None:
+    """Run a capture until a signal comes."""
+    arm_all(failpoints_to_arm())
+    if new_snapshot:
+        begin_anew(config)
+    status = Shown(config)
+    capture = Capture(config, status)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: capture.stop())
+    try:
+        capture.keep_running()
+    except HeadraceError as error:
+        status.ended("failed", error)
+        raise
+    status.ended("stopped" if capture.is_stopping else "done")
+
+
+def statuses(data: Path, name: str | None) -> list[CaptureStatus]:
+    """What captures do; all, or one."""
+    names = names_of(data) if name is None else [load(data, name).name]
+    return [read_status(data / "captures" / each).seen_now() for each in names]
+
+
+def ask_snapshot(config: CaptureConfig, tables: Sequence[str], where: str | None) -> str:
+    """Ask a capture for snapshots of tables."""
+    with closing(connect(config.dsn, within_s=0)) as connection:
+        published = DatabaseCatalog(connection, config.dsn).published(config.publication)
+    known = {each.name: each for each in published}
+    asked = []
+    for name in tables:
+        if name not in known:
+            raise ConfigError(
+                f"{name} is not captured by {config.name}: it captures {', '.join(known) or 'nothing yet'}"
+            )
+        if not known[name].key:
+            raise ConfigError(f"{name} has no primary key, so its rows can't be read beside changes: add one")
+        relation = known[name].relation
+        asked.append(
+            TableSnapshot(
+                schema=relation.schema, table=relation.name, where=where, estimate=known[name].estimate
+            )
+        )
+    return Requests(config.directory).add(asked)
+
+
+def set_paused(config: CaptureConfig, *, paused: bool) -> bool:
+    """Have a capture pause or go on; say whether that is new."""
+    pause = Pause(config.directory)
+    return pause.set() if paused else pause.clear()
+
+
+def remove(config: CaptureConfig) -> None:
+    """Drop what a capture has made, and forget it."""
+    remove_capture(config)
+    delete_files(config)
+
+
+class Shown(StatusFile):
+    """Writes the status down, and shows snapshots: a bar on a terminal, lines elsewhere."""
+
+    def __init__(self, config: CaptureConfig) -> None:
+        super().__init__(config.name, config.directory)
+        self._config = config
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._said_rows = self._rows = 0
+
+    def snapshot_begun(self, state: CaptureState) -> None:
+        """Show the bar."""
+        super().snapshot_begun(state)
+        announce(f"capture {self._config.name}: publishing the rows of {len(state.tables)} tables")
+        if sys.stderr.isatty():
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+            )
+            self._bar = Progress(*columns, console=err, transient=True)
+            row_count = sum(each.estimate for each in state.tables)
+            self._task = self._bar.add_task("snapshot", total=row_count or None)
+            self._bar.start()
+
+    def chunk_published(self, state: CaptureState, table: str, row_count: int) -> None:
+        """Move the bar."""
+        super().chunk_published(state, table, row_count)
+        self._rows += row_count
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=table, advance=row_count)
+        elif self._rows - self._said_rows >= LINE_EVERY_ROWS:
+            self._said_rows = self._rows
+            say(f"snapshot: {self._rows} rows, now of {table}")
+
+    def streaming(self, state: CaptureState) -> None:
+        """Say that changes follow."""
+        super().streaming(state)
+        self._end_bar()
+        rows = f", after {self._rows} rows" if self._rows else ""
+        announce(f"capture {self._config.name}: publishing changes to {self._config.prefix}.*{rows}")
+
+    def ended(self, state: str, error: BaseException | None = None) -> None:
+        """Leave the terminal as it was."""
+        self._end_bar()
+        super().ended(state, error)
+        if error is None:
+            announce(f"capture {self._config.name}: {state}")
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

@@ -1,0 +1,388 @@
+"""From a table to its topic: snapshot, hand-over, stream, and whatever gets in between."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from headrace.broker import Broker
+from headrace.cdc import incremental
+from headrace.cdc.capture import Capture
+from headrace.cdc.connection import Connection, connect, emit_message
+from headrace.cdc.progress import Progress
+from headrace.cdc.publisher import Publisher
+from headrace.cdc.removal import begin_anew
+from headrace.cdc.requests import Requests
+from headrace.cdc.slots import read_slot
+from headrace.cdc.state import CaptureState, Phase, TableSnapshot
+from headrace.config import MIB, CaptureConfig
+from headrace.errors import CaptureFailed, ConfigError, SlotLost, StoreUnavailable
+from headrace.testing.postgres import fresh_database, postgres_server
+from headrace.testing.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.integration.cdc.conftest import Follower, World
+
+ORDERS = "shop.public.orders"
+
+
+class StopWhenStreaming(Progress):
+    """Stops a capture once it streams."""
+
+    capture: Capture
+
+    def streaming(self, state: CaptureState) -> None:  # noqa: ARG002  # all it takes is that it happens
+        self.capture.stop()
+
+
+def make_orders(world: World, row_count: int) -> None:
+    world.database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)")
+    world.database.execute("INSERT INTO orders SELECT n, 'v' || n FROM generate_series(1, %s) n", row_count)
+
+
+def operations(follower: Follower, topic: str = ORDERS) -> list[str]:
+    return [each.value["op"] for each in follower.events if each.topic == topic and each.value is not None]
+
+
+def last_state(world: World) -> CaptureState | None:
+    publisher = Publisher(world.config)
+    publisher.close()
+    return publisher.state
+
+
+def test_rows_are_published_and_then_their_changes(world: World) -> None:
+    make_orders(world, 120)
+    topics = world.follow(ORDERS, "shop.transaction", "shop.heartbeat")
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+        assert operations(topics) == ["r"] * 120
+        world.database.execute("UPDATE orders SET v = 'new' WHERE id = 7")
+        world.database.execute("DELETE FROM orders WHERE id = 8")
+        world.database.execute("UPDATE orders SET id = 1000 WHERE id = 9")
+        world.eventually_equal(topics, ORDERS, "orders")
+        assert operations(topics)[120:] == ["u", "d", "d", "c"]
+        world.database.execute("TRUNCATE orders")
+        world.eventually_equal(topics, ORDERS, "orders")
+        eventually(lambda: any(each.topic == "shop.heartbeat" for each in topics.read()))
+    markers = [
+        each.value["source"]["snapshot"] for each in topics.events if each.topic == ORDERS and each.value
+    ]
+    assert markers[0] == "first_in_data_collection"
+    assert markers[119:121] == ["last", "false"]
+
+
+def test_writes_during_the_snapshot_are_neither_lost_nor_there_twice(world: World) -> None:
+    make_orders(world, 300)
+    topics = world.follow(ORDERS)
+    stopping = threading.Event()
+
+    def write() -> None:
+        with world.database.connect() as connection:
+            number = 1000
+            while not stopping.is_set():
+                number += 1
+                with connection.transaction():
+                    connection.execute("INSERT INTO orders VALUES (%s, 'w')", (number,))
+                    connection.execute("UPDATE orders SET v = v || 'u' WHERE id = %s", (number % 300,))
+                    connection.execute("DELETE FROM orders WHERE id = %s", (number - 3,))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        with world.running(reader_count=3):
+            eventually(lambda: topics.read() and len(operations(topics)) > 600, within_s=120)
+            stopping.set()
+            writer.join()
+            world.eventually_equal(topics, ORDERS, "orders")
+    finally:
+        stopping.set()
+        writer.join()
+    places = [
+        (each.value["source"]["lsn"], each.value["op"], str(each.key))
+        for each in topics.events
+        if each.value is not None
+    ]
+    assert len(places) == len(set(places))
+
+
+def test_a_capture_that_is_killed_anywhere_goes_on_with_nothing_missing_and_nothing_twice(
+    world: World,
+) -> None:
+    make_orders(world, 230)
+    topics = world.follow(ORDERS)
+    deaths = [
+        ("capture.slot", 0),
+        ("capture.slot.made", 0),
+        ("capture.snapshot", 2),
+        ("capture.snapshot", 1),
+        ("capture.sent", 1),
+        ("capture.committed", 1),
+        ("capture.confirmed", 1),
+    ]
+    for number, (failpoint, after) in enumerate(deaths):
+        process = world.process(failpoint, after=after)
+        world.database.execute("INSERT INTO orders VALUES (%s, 'while it ran')", 1000 + number)
+        world.database.execute("UPDATE orders SET v = v || 'u' WHERE id %% 50 = %s", number)
+        assert process.wait(120) == -9, failpoint
+        world.database.execute("INSERT INTO orders VALUES (%s, 'while it was dead')", 2000 + number)
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+    changes = [
+        (each.value["source"]["lsn"], each.value["op"], each.key["id"])
+        for each in topics.events
+        if each.value is not None
+    ]
+    streamed = [change for change in changes if change[1] != "r"]
+    assert len(streamed) == len(set(streamed))
+    read = [change[2] for change in changes if change[1] == "r"]
+    assert len(read) == len(set(read))
+
+
+def test_a_kill_between_snapshot_and_stream_leaves_no_gap(world: World) -> None:
+    make_orders(world, 60)
+    topics = world.follow(ORDERS)
+    process = world.process("capture.handover")
+    assert process.wait(120) == -9
+    world.database.execute("INSERT INTO orders VALUES (1000, 'in the gap')")
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+    assert operations(topics) == ["r"] * 60 + ["c"]
+
+
+def test_a_process_that_is_told_to_stop_publishes_what_is_whole_and_ends_well(world: World) -> None:
+    make_orders(world, 10)
+    topics = world.follow(ORDERS)
+    process = world.process()
+    world.eventually_equal(topics, ORDERS, "orders")
+    process.terminate()
+    assert process.wait(60) == 0
+
+
+def test_a_snapshot_can_be_asked_for_while_changes_are_streamed(world: World) -> None:
+    make_orders(world, 200)
+    topics = world.follow(ORDERS)
+    with world.running(snapshot="never"):
+        world.await_streaming()
+        world.database.execute("INSERT INTO orders VALUES (1000, 'streamed')")
+        eventually(lambda: 1000 in topics.table(ORDERS))
+        assert operations(topics) == ["c"]
+        Requests(world.config.directory).add(
+            [TableSnapshot(schema="public", table="orders", where="id <= 150")]
+        )
+        for number in range(40):
+            world.database.execute("UPDATE orders SET v = 'u' WHERE id = %s", number)
+        eventually(lambda: set(range(1, 151)) <= set(topics.table(ORDERS)), within_s=120)
+        assert 151 not in topics.table(ORDERS)
+        Requests(world.config.directory).add([TableSnapshot(schema="public", table="orders")])
+        world.eventually_equal(topics, ORDERS, "orders")
+    assert list((world.config.directory / "requests").iterdir()) == []
+    markers = {each.value["source"]["snapshot"] for each in topics.events if each.value}
+    assert markers == {"false", "incremental"}
+
+
+def test_a_row_that_changes_after_it_was_read_beside_the_stream_is_not_published_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 20)
+    topics = world.follow(ORDERS)
+
+    def change_before(connection: Connection, prefix: str, content: str) -> None:
+        """Between the read of a chunk and its watermark."""
+        if prefix == incremental.WATERMARK:
+            world.database.execute("UPDATE orders SET v = 'newer' WHERE id = 7")
+            world.database.execute("DELETE FROM orders WHERE id = 8")
+        emit_message(connection, prefix, content)
+
+    monkeypatch.setattr(incremental, "emit_message", change_before)
+    Requests(world.config.directory).add([TableSnapshot(schema="public", table="orders")])
+    with world.running(snapshot="never"):
+        eventually(lambda: 20 in topics.table(ORDERS), within_s=120)
+        world.eventually_equal(topics, ORDERS, "orders")
+    read = [each.key["id"] for each in topics.events if each.value is not None and each.value["op"] == "r"]
+    assert sorted(read) == [number for number in range(1, 21) if number not in {7, 8}]
+
+
+def test_a_snapshot_only_ends_by_itself_and_leaves_no_slot(world: World) -> None:
+    make_orders(world, 60)
+    topics = world.follow(ORDERS)
+    process = world.process(snapshot="only")
+    assert process.wait(120) == 0
+    world.eventually_equal(topics, ORDERS, "orders")
+    state = last_state(world)
+    assert state is not None
+    assert state.phase is Phase.DONE
+    with connect(world.config.dsn) as connection:
+        assert read_slot(connection, world.config.slot) is None
+
+
+def test_a_table_without_a_key_is_published_whole_or_not_at_all(world: World) -> None:
+    world.database.execute("CREATE TABLE notes (n int)")
+    world.database.execute("INSERT INTO notes SELECT generate_series(1, 120)")
+    topics = world.follow("shop.public.notes")
+    process = world.process("capture.snapshot")
+    assert process.wait(120) == -9
+    assert topics.read() == []
+    with pytest.raises(CaptureFailed, match=r"public\.notes has no primary key"):
+        world.run_to_end()
+
+
+def test_unchanged_large_values_are_filled_in(world: World) -> None:
+    make_orders(world, 0)
+    world.database.execute("ALTER TABLE orders ALTER v SET STORAGE EXTERNAL, ADD n int")
+    world.database.execute("INSERT INTO orders VALUES (1, repeat('x', 5000), 0)")
+    topics = world.follow(ORDERS)
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+        world.database.execute("UPDATE orders SET n = 1")
+        world.eventually_equal(topics, ORDERS, "orders")
+    assert topics.table(ORDERS)[1]["v"] == "x" * 5000
+
+
+def test_a_table_that_changes_while_it_is_captured_is_announced(world: World) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS, "shop.schema-changes")
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+        world.await_streaming()
+        world.database.execute("ALTER TABLE orders ADD extra int")
+        world.database.execute("INSERT INTO orders VALUES (4, 'x', 5)")
+        eventually(lambda: 4 in topics.table(ORDERS))
+    assert topics.table(ORDERS)[4] == {"id": 4, "v": "x", "extra": 5}
+    [change] = [each.value for each in topics.events if each.topic == "shop.schema-changes"]
+    assert change["tableChanges"][0]["type"] == "ALTER"
+
+
+def test_a_slot_that_vanishes_stops_the_capture_loudly(world: World) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS)
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+    world.database.execute("SELECT pg_drop_replication_slot(%s)", world.config.slot)
+    world.database.execute("INSERT INTO orders VALUES (4, 'nobody will know')")
+    with pytest.raises(SlotLost, match=r"is gone.*--new-snapshot"):
+        world.run_to_end()
+
+
+def test_a_slot_that_was_made_anew_behind_our_back_stops_the_capture_loudly(world: World) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS)
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+    world.database.execute("SELECT pg_drop_replication_slot(%s)", world.config.slot)
+    world.database.execute("INSERT INTO orders VALUES (4, 'nobody will know')")
+    world.database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", world.config.slot)
+    with pytest.raises(SlotLost, match="somebody else has read"):
+        world.run_to_end()
+
+
+def test_a_slot_whose_log_was_deleted_stops_the_capture_loudly(
+    headrace_broker: Broker, tmp_path: Path
+) -> None:
+    with postgres_server(slot_wal_bytes_max=64 * MIB) as server, fresh_database(server) as database:
+        database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)")
+        config = CaptureConfig(
+            name="shop",
+            dsn=database.dsn,
+            bootstrap=headrace_broker.bootstrap,
+            data_dir=tmp_path,
+            snapshot="never",
+        )
+        stop = StopWhenStreaming()
+        stop.capture = Capture(config, stop)
+        stop.capture.run()
+        for _ in range(6):
+            database.execute("SELECT pg_switch_wal()")
+            database.execute("INSERT INTO orders SELECT coalesce(max(id), 0) + 1 FROM orders")
+        database.execute("CHECKPOINT")
+        with pytest.raises(SlotLost, match=r"the database has deleted log.*--new-snapshot"):
+            Capture(config).run()
+        begin_anew(config)
+        Capture(replace(config, snapshot="only")).run()
+        assert database.execute("SELECT slot_name FROM pg_replication_slots") == []
+
+
+def test_a_slot_of_the_name_that_is_not_ours_is_left_alone(world: World) -> None:
+    make_orders(world, 3)
+    world.database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", world.config.slot)
+    with pytest.raises(ConfigError, match="is there already"):
+        world.run_to_end()
+    with connect(world.config.dsn) as connection:
+        assert read_slot(connection, world.config.slot) is not None
+
+
+def test_a_second_capture_of_the_name_is_kept_out_and_the_first_goes_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS)
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+        monkeypatch.setattr("headrace.cdc.lock.LOCK_S_MAX", 0.0)
+        with pytest.raises(StoreUnavailable, match="runs already"):
+            world.run_to_end()
+        world.database.execute("INSERT INTO orders VALUES (4, 'x')")
+        world.eventually_equal(topics, ORDERS, "orders")
+
+
+def test_an_idle_capture_lets_the_database_delete_its_log(world: World) -> None:
+    make_orders(world, 3)
+    with world.running(), connect(world.config.dsn) as connection:
+        eventually(lambda: read_slot(connection, world.config.slot))
+        # Of tables that are not captured, a lot; of the captured one nothing.
+        world.database.execute("CREATE UNLOGGED TABLE other (n int)")
+        world.database.execute("CREATE TABLE noise AS SELECT n FROM generate_series(1, 10000) n")
+        target = world.database.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")[0][0]
+
+        def has_passed() -> bool:
+            slot = read_slot(connection, world.config.slot)
+            return slot is not None and (slot.confirmed_lsn or 0) > target
+
+        eventually(has_passed, "the confirmed position")
+
+
+def test_a_large_transaction_is_streamed_and_published_in_one_piece(world: World) -> None:
+    make_orders(world, 1)
+    topics = world.follow(ORDERS, "shop.transaction")
+    world.database.execute(
+        f"ALTER DATABASE {world.database.execute('SELECT current_database()')[0][0]} "
+        "SET logical_decoding_work_mem = '64kB'"
+    )
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+        with world.database.connect() as connection, connection.transaction():
+            connection.execute("INSERT INTO orders SELECT n, 'big' FROM generate_series(10, 4000) n")
+            with connection.transaction(force_rollback=True):
+                connection.execute("UPDATE orders SET v = 'rolled back'")
+        world.eventually_equal(topics, ORDERS, "orders")
+    ends = [
+        each.value
+        for each in topics.events
+        if each.topic == "shop.transaction" and each.value["status"] == "END"
+    ]
+    assert [each["event_count"] for each in ends] == [3991]
+
+
+def test_a_role_that_may_only_replicate_and_read_is_enough(world: World) -> None:
+    make_orders(world, 3)
+    database = world.database.execute("SELECT current_database()")[0][0]
+    role = f"capture_{database}"
+    for statement in (
+        f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'least'",
+        f"GRANT CONNECT ON DATABASE {database} TO {role}",
+        f"GRANT USAGE ON SCHEMA public TO {role}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}",
+        "CREATE PUBLICATION shop FOR TABLES IN SCHEMA public WITH (publish_via_partition_root = true)",
+    ):
+        world.database.execute(statement)
+    topics = world.follow(ORDERS)
+    with world.running(dsn=make_conninfo(world.config.dsn, user=role, password="least")):
+        world.eventually_equal(topics, ORDERS, "orders")
+        world.database.execute("UPDATE orders SET v = 'new'")
+        world.eventually_equal(topics, ORDERS, "orders")
+    world.database.execute(f"DROP OWNED BY {role}")
+    world.database.execute(f"DROP ROLE {role}")

@@ -1,0 +1,87 @@
+"""Events and position in one transaction, and one publisher at a time."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from headrace.broker import Broker
+from headrace.cdc.publisher import Publisher
+from headrace.cdc.record import Record
+from headrace.cdc.state import CaptureState, Phase
+from headrace.config import CaptureConfig
+from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced
+
+STATE = CaptureState(slot="s", system="1", phase=Phase.STREAMING)
+
+
+def config_of(broker: Broker) -> CaptureConfig:
+    return CaptureConfig(name="shop", dsn="host=nowhere", bootstrap=broker.bootstrap, partition_count=3)
+
+
+def records(*numbers: int) -> list[Record]:
+    return [Record("shop.public.orders", b'{"id":%d}' % n, b'{"op":"c"}', (("n", b"1"),)) for n in numbers]
+
+
+def test_what_is_committed_is_read_back_and_what_is_not_never_was(headrace_broker: Broker) -> None:
+    config = config_of(headrace_broker)
+    with closing(Publisher(config)) as publisher:
+        assert publisher.state is None
+        publisher.send(records(1, 2))
+        assert publisher.sent_count == 2
+        publisher.commit(STATE.advanced(100, 2))
+        publisher.send(records(3))
+    with closing(Publisher(config)) as publisher:
+        assert publisher.state == STATE.advanced(100, 2)
+        # Many that are given up lie between the last state and the end.
+        for _ in range(4):
+            publisher.send([Record("shop.capture", b"shop", b"given up")])
+            publisher._producer.flush()
+            publisher.abort()
+    with closing(Publisher(config)) as publisher:
+        assert publisher.state == STATE.advanced(100, 2)
+
+
+def test_whoever_comes_later_fences_whoever_was_there(headrace_broker: Broker) -> None:
+    config = config_of(headrace_broker)
+    with closing(Publisher(config)) as first:
+        first.commit(STATE.advanced(100, 1))
+        first.send(records(1))
+        with closing(Publisher(config)) as second:
+            assert second.state == STATE.advanced(100, 1)
+            with pytest.raises(CaptureReplaced, match="capture shop was taken over"):
+                first.commit(STATE.advanced(200, 2))
+            second.commit(STATE.advanced(150, 2))
+    with closing(Publisher(config)) as third:
+        assert third.state == STATE.advanced(150, 2)
+
+
+def test_captures_of_other_names_do_not_disturb_each_other(headrace_broker: Broker) -> None:
+    config = config_of(headrace_broker)
+    with (
+        closing(Publisher(config)) as one,
+        closing(Publisher(replace(config, name="b", prefix="b"))) as other,
+    ):
+        one.commit(STATE.advanced(1, 1))
+        other.commit(STATE.advanced(2, 2))
+        assert one.state != other.state
+
+
+def test_a_topic_that_somebody_else_has_written_to_stops_the_capture(headrace_broker: Broker) -> None:
+    config = config_of(headrace_broker)
+    with closing(Publisher(config)) as publisher:
+        publisher.send([Record("shop.capture", b"shop", b"what is this?")])
+        publisher.commit(STATE)
+        publisher.send([Record("shop.capture", b"shop", b"what is this?")])
+        publisher._producer.commit_transaction()
+        publisher._is_open = False
+    with pytest.raises(CaptureFailed, match="none that a capture writes"):
+        Publisher(config)
+
+
+def test_a_broker_that_is_not_there_is_named() -> None:
+    config = CaptureConfig(name="shop", dsn="host=nowhere", bootstrap="127.0.0.1:1")
+    with pytest.raises(BrokerUnavailable, match=r"can't publish to 127\.0\.0\.1:1 for now"):
+        Publisher(config, answer_s_max=0.5)

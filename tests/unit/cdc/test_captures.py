@@ -1,0 +1,93 @@
+"""Captures as they are written down, and what is known of one that runs or has died."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.cdc.captures import delete_files, load_capture, names_of, save_capture
+from headrace.cdc.pause import Pause
+from headrace.cdc.state import CaptureState, Phase, TableSnapshot
+from headrace.cdc.status import StatusFile, read_status
+from headrace.config import CaptureConfig
+from headrace.driver.process import ProcessId
+from headrace.errors import ConfigError
+
+
+def config_in(directory: Path) -> CaptureConfig:
+    return CaptureConfig(
+        name="shop",
+        dsn="host=db password=secret",
+        data_dir=directory,
+        include_tables=("public.*",),
+        mask_columns={"public.users.email": "***"},
+    )
+
+
+def test_a_capture_is_read_back_as_it_was_written_and_others_can_not_read_it(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    save_capture(config)
+    assert load_capture(tmp_path, "shop") == config
+    assert names_of(tmp_path) == ["shop"]
+    assert (config.directory / "capture.json").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(ConfigError, match="there is a capture shop already"):
+        save_capture(config)
+    delete_files(config)
+    assert names_of(tmp_path) == []
+
+
+def test_what_was_not_written_down_or_can_not_be_read_is_named(tmp_path: Path) -> None:
+    save_capture(config_in(tmp_path))
+    with pytest.raises(ConfigError, match=r"no capture other in .* \(there is shop\)"):
+        load_capture(tmp_path, "other")
+    file = tmp_path / "captures" / "shop" / "capture.json"
+    told = json.loads(file.read_text())
+    file.write_text(json.dumps({**told, "unheard_of": 1}))
+    with pytest.raises(ConfigError, match="is of another version"):
+        load_capture(tmp_path, "shop")
+    file.write_text("{")
+    with pytest.raises(ConfigError, match="can't be read"):
+        load_capture(tmp_path, "shop")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "a b"}, "can't be a capture's name"),
+        ({"slot": "A"}, "can't be a slot's name"),
+        ({"snapshot": "sometimes"}, "is none of initial, never, only"),
+        ({"heartbeat_s": -1.0}, "heartbeat_s must be 0 or more"),
+        ({"chunk_rows_max": 0}, "chunk_rows_max must be at least 1"),
+        ({"dsn": ""}, "dsn is empty"),
+    ],
+)
+def test_settings_that_can_not_be_are_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        replace(config_in(tmp_path), **change)  # type: ignore[arg-type]
+
+
+def test_what_a_capture_does_is_written_down_and_a_dead_one_is_recognised(tmp_path: Path) -> None:
+    assert read_status(tmp_path).state == "new"
+    status = StatusFile("shop", tmp_path)
+    table = TableSnapshot(schema="public", table="orders", row_count=5, estimate=10)
+    status.streaming(
+        CaptureState(slot="s", system="1", phase=Phase.STREAMING, lsn=255, event_count=7, tables=(table,))
+    )
+    told = read_status(tmp_path)
+    assert (told.state, told.lsn, told.event_count) == ("streaming", "0/FF", 7)
+    assert told.tables == ({"table": "public.orders", "rows": 5, "estimate": 10},)
+    assert told.seen_now() is told
+    dead = replace(told, process=ProcessId(2**22 + 1, 1)).seen_now()
+    assert dead.state == "crashed"
+    assert "was killed or crashed" in (dead.last_error or "")
+    status.ended("failed", ValueError("no more"))
+    assert read_status(tmp_path).last_error == "no more"
+
+
+def test_a_pause_holds_until_it_is_taken_back(tmp_path: Path) -> None:
+    pause = Pause(tmp_path / "shop")
+    assert (pause.is_set(), pause.set(), pause.set(), pause.is_set()) == (False, True, False, True)
+    assert (pause.clear(), pause.clear(), pause.is_set()) == (True, False, False)
