@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from headrace.cdc.connection import Connection, connect, explained
@@ -88,32 +89,32 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
     hit("capture.slot")
     with explained(config.dsn, "dropping the slot of a start that was interrupted"):
         drop_slot(parts.control, config.slot)
-    with connect(config.dsn, replication=True) as maker:
-        with explained(config.dsn, "making the slot"):
-            slot = create_slot(maker, config.slot)
-        hit("capture.slot.made")
-        tables = [] if config.snapshot == "never" else _tables_to_read(parts)
-        state = replace(
-            state,
-            slot=slot.name,
-            phase=Phase.STREAMING,
-            lsn=slot.consistent_lsn,
-            tables=tuple(
-                TableSnapshot(schema=each.relation.schema, table=each.relation.name, estimate=each.estimate)
-                for each in tables
-            ),
-        )
+    with ExitStack() as stack:
+        with connect(config.dsn, replication=True) as maker:
+            with explained(config.dsn, "making the slot"):
+                slot = create_slot(maker, config.slot)
+            hit("capture.slot.made")
+            state = replace(state, slot=slot.name, phase=Phase.STREAMING, lsn=slot.consistent_lsn)
+            tables = [] if config.snapshot == "never" else _tables_to_read(parts)
+            if not tables:
+                parts.publisher.commit(state)
+                return state
+            snapshot = stack.enter_context(_exported(config, slot))
+        # Before the state says that there is a slot: if this fails, it is made anew.
+        snapshot.lock(tables)
+        state = replace(state, tables=tuple(map(_to_read, tables)))
         parts.publisher.commit(state)
-        if not tables:
-            return state
-        snapshot = ExportedSnapshot(
-            config.dsn,
-            slot.snapshot,
-            reader_count=config.reader_count,
-            chunk_rows_max=config.chunk_rows_max,
-        )
-    with snapshot:
         return _published(parts, state, slot, tables, snapshot)
+
+
+def _exported(config: CaptureConfig, slot: NewSlot) -> ExportedSnapshot:
+    return ExportedSnapshot(
+        config.dsn, slot.snapshot, reader_count=config.reader_count, chunk_rows_max=config.chunk_rows_max
+    )
+
+
+def _to_read(table: PublishedTable) -> TableSnapshot:
+    return TableSnapshot(schema=table.relation.schema, table=table.relation.name, estimate=table.estimate)
 
 
 def _published(

@@ -3,6 +3,9 @@
 One thread reads, one chunk at a time; the capture takes a chunk when its watermark comes by in the stream.
 See watermark.py for why that is right. No table is written to for this: watermarks are logical messages,
 which every role may write.
+
+A table is locked before a chunk's view is taken: one that is rewritten in between would be empty to the view,
+and be taken for read to its end.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Final
 
-from headrace.cdc.chunks import Chunk, Key, boundary_query, rows_per_chunk
+from headrace.cdc.chunks import Chunk, Key, boundary_query, lock_query, rows_per_chunk
 from headrace.cdc.connection import Connection, connect, emit_message, explained
 from headrace.cdc.database_catalog import PublishedTable
 from headrace.cdc.snapshot import ChunkRows, copied
@@ -105,6 +108,7 @@ class ChunkReader:
         row_count = rows_per_chunk(table, self._chunk_rows_max)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            connection.execute(lock_query([table]))
             view = _view(connection)
             upto = connection.execute(boundary_query(table, where, after, row_count)).fetchone()
             rows = copied(connection, Chunk(table=table, where=where, after=after, upto=upto))

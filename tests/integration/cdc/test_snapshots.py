@@ -1,0 +1,89 @@
+"""Tables that change under the hands of those who read them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.cdc import beginning, incremental
+from headrace.cdc.requests import Requests
+from headrace.cdc.slots import NewSlot, create_slot
+from headrace.cdc.state import TableSnapshot
+from headrace.errors import StoreUnavailable
+from headrace.testing.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.integration.cdc.conftest import World
+
+ORDERS = "shop.public.orders"
+WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'orders'::regclass"
+REWRITE = "ALTER TABLE orders ALTER id TYPE bigint"
+
+
+def make_orders(world: World, row_count: int) -> None:
+    world.database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)")
+    world.database.execute("INSERT INTO orders SELECT n, 'v' || n FROM generate_series(1, %s) n", row_count)
+
+
+def ask_for_orders(world: World) -> None:
+    Requests(world.config.directory).add([TableSnapshot(schema="public", table="orders")])
+
+
+def altered_while_the_reader_waits(
+    world: World, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> list[threading.Thread]:
+    """Before the first chunk is read, an ALTER TABLE has the lock, until the reader waits for it."""
+    settle: Callable[..., None] = incremental._settle
+    threads: list[threading.Thread] = []
+
+    def settle_and_alter(*arguments: Any) -> None:
+        settle(*arguments)
+        has_lock = threading.Event()
+
+        def alter() -> None:
+            with world.database.connect() as connection, connection.transaction():
+                connection.execute(statement.encode())
+                has_lock.set()
+                eventually(lambda: world.database.execute(WAITING), "a reader that waits")
+
+        threads.append(threading.Thread(target=alter))
+        threads[-1].start()
+        assert has_lock.wait(60)
+
+    monkeypatch.setattr(incremental, "_settle", settle_and_alter)
+    return threads
+
+
+def test_a_table_that_is_rewritten_while_the_slot_is_made_is_read_by_the_next_attempt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 60)
+    topics = world.follow(ORDERS)
+
+    def rewritten_meanwhile(*arguments: Any) -> NewSlot:
+        slot = create_slot(*arguments)
+        world.database.execute(REWRITE)
+        return slot
+
+    monkeypatch.setattr(beginning, "create_slot", rewritten_meanwhile)
+    with pytest.raises(StoreUnavailable, match="orders was rewritten"):
+        world.run_to_end(snapshot="only")
+    monkeypatch.undo()
+    world.run_to_end(snapshot="only")
+    world.eventually_equal(topics, ORDERS, "orders")
+
+
+def test_a_table_that_is_rewritten_before_it_is_read_beside_the_stream_is_not_empty(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 20)
+    topics = world.follow(ORDERS)
+    threads = altered_while_the_reader_waits(world, monkeypatch, REWRITE)
+    ask_for_orders(world)
+    with world.running(snapshot="never"):
+        world.eventually_equal(topics, ORDERS, "orders")
+    for thread in threads:
+        thread.join()
