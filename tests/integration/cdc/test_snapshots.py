@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from headrace.cdc import beginning, incremental
 from headrace.cdc.requests import Requests
 from headrace.cdc.slots import NewSlot, create_slot
 from headrace.cdc.state import TableSnapshot
-from headrace.errors import StoreUnavailable
+from headrace.errors import ConfigError, StoreUnavailable
 from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
@@ -87,3 +88,23 @@ def test_a_table_that_is_rewritten_before_it_is_read_beside_the_stream_is_not_em
         world.eventually_equal(topics, ORDERS, "orders")
     for thread in threads:
         thread.join()
+
+
+def test_rows_that_a_policy_hides_from_the_role_stop_the_snapshot(world: World) -> None:
+    make_orders(world, 3)
+    role = f"reader_{world.database.execute('SELECT current_database()')[0][0]}"
+    for statement in (
+        f"CREATE ROLE {role} LOGIN REPLICATION PASSWORD 'some'",
+        f"GRANT SELECT ON orders TO {role}",
+        "ALTER TABLE orders ENABLE ROW LEVEL SECURITY",
+        "CREATE PUBLICATION shop FOR TABLE orders WITH (publish_via_partition_root = true)",
+    ):
+        world.database.execute(statement)
+    try:
+        with pytest.raises(ConfigError, match="row-level security"):
+            world.run_to_end(
+                dsn=make_conninfo(world.config.dsn, user=role, password="some"), snapshot="only"
+            )
+    finally:
+        world.database.execute(f"DROP OWNED BY {role}")
+        world.database.execute(f"DROP ROLE {role}")
