@@ -55,10 +55,6 @@ class View:
         whole = self._whole(xid)
         return whole < self.xmin or (whole < self.xmax and whole not in self.running)
 
-    def is_past(self, xid: int) -> bool:
-        """Whether this view, and all that are taken later, see a transaction."""
-        return self._whole(xid) < self.xmin
-
     def _whole(self, xid: int) -> int:
         distance = (xid - self.xmax) % _ALL
         return self.xmax + (distance - _ALL if distance >= _HALF else distance)
@@ -92,10 +88,12 @@ class ChangedKeys:
         self._keys.setdefault(xid, set()).add(key)
 
     def overtaken(self, view: View) -> ChangedSince:
-        """What was changed by transactions that a view did not see; what all later views see is forgotten."""
-        self._keys = {xid: keys for xid, keys in self._keys.items() if not view.is_past(xid)}
-        unseen = [keys for xid, keys in self._keys.items() if not view.sees(xid)]
-        keys = frozenset().union(*unseen)
+        """What was changed by transactions that a view did not see.
+
+        What it saw is forgotten: all later views see it, too, however long another transaction stays open.
+        """
+        self._keys = {xid: keys for xid, keys in self._keys.items() if not view.sees(xid)}
+        keys = frozenset().union(*self._keys.values())
         return ChangedSince(keys=keys, are_all=None in keys)
 
 

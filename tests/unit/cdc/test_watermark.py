@@ -15,7 +15,6 @@ from headrace.errors import ProtocolError
 def test_a_view_sees_what_was_over_when_it_was_taken() -> None:
     view = View.parse("10:20:10,14")
     assert [xid for xid in range(8, 23) if not view.sees(xid)] == [10, 14, 20, 21, 22]
-    assert [xid for xid in range(8, 23) if view.is_past(xid)] == [8, 9]
     assert View.parse("10:10:") == View(10, 10, frozenset())
 
 
@@ -49,6 +48,15 @@ def test_another_table_begins_with_nothing_noted_and_what_all_views_see_is_forgo
     assert changed.key_count == 1
     changed.watch("u")
     assert changed.key_count == 0
+
+
+def test_a_transaction_that_stays_open_does_not_keep_the_keys_of_others() -> None:
+    changed = ChangedKeys()
+    changed.watch("t")
+    for xid in range(11, 40):
+        changed.note(xid, b"%d" % xid)
+    assert list(changed.overtaken(View.parse("10:39:10")).keys) == [b"39"]
+    assert changed.key_count == 1
 
 
 @dataclass
