@@ -33,7 +33,7 @@ from headrace.cdc.slots import (
     read_slot,
     system_identifier,
 )
-from headrace.cdc.snapshot import ChunkRows, ExportedSnapshot
+from headrace.cdc.snapshot import ChunkRows, ExportedSnapshot, lock_tables
 from headrace.cdc.state import CaptureState, Phase, TableSnapshot
 from headrace.cdc.writer import ChangeWriter
 from headrace.config import CaptureConfig
@@ -101,7 +101,7 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
                 return state
             snapshot = stack.enter_context(_exported(config, slot))
         # Before the state says that there is a slot: if this fails, it is made anew.
-        snapshot.lock(tables)
+        tables = _locked(parts, snapshot, tables)
         state = replace(state, tables=tuple(map(_to_read, tables)))
         parts.publisher.commit(state)
         return _published(parts, state, slot, tables, snapshot)
@@ -111,6 +111,16 @@ def _exported(config: CaptureConfig, slot: NewSlot) -> ExportedSnapshot:
     return ExportedSnapshot(
         config.dsn, slot.snapshot, reader_count=config.reader_count, chunk_rows_max=config.chunk_rows_max
     )
+
+
+def _locked(parts: Parts, snapshot: ExportedSnapshot, tables: list[PublishedTable]) -> list[PublishedTable]:
+    """The tables as they are now that nobody can alter them any more."""
+    snapshot.lock(tables)
+    with explained(parts.config.dsn, "locking the tables of the snapshot"), parts.control.transaction():
+        # To look at a table takes a lock as well, and must not wait for those who wait for the snapshot.
+        lock_tables(parts.control, tables, waits=False)
+        looked_at = [parts.catalog.again(table) for table in tables]
+    return [table for table in looked_at if table is not None]
 
 
 def _to_read(table: PublishedTable) -> TableSnapshot:

@@ -61,6 +61,7 @@ _LISTS_SINCE: Final = 150000
 class PublishedTable:
     """A table of a publication, as it is now."""
 
+    publication: str
     relation: Relation
     """As the stream would describe it."""
     key: tuple[str, ...]
@@ -121,6 +122,11 @@ class DatabaseCatalog:
         rows = self._ask("the tables of the publication", _TABLES, values)
         return [self._published(publication, row) for row in rows]
 
+    def again(self, table: PublishedTable) -> PublishedTable | None:
+        """The table as it is by now; None where there is none of its name in the publication any more."""
+        found = self.published(table.publication, (table.relation.schema, table.relation.name))
+        return found[0] if found else None
+
     def _published(self, publication: str, row: tuple[Any, ...]) -> PublishedTable:
         oid, schema, name, identity, is_partitioned, estimate, size_bytes = row
         listed, row_filter = self._listed(publication, schema, name)
@@ -128,6 +134,7 @@ class DatabaseCatalog:
             oid=oid, schema=schema, name=name, identity=identity, columns=self._columns(oid, identity, listed)
         )
         return PublishedTable(
+            publication=publication,
             relation=relation,
             key=tuple(column.name for column in key_columns(relation, self)),
             is_partitioned=is_partitioned,

@@ -4,8 +4,8 @@ One thread reads, one chunk at a time; the capture takes a chunk when its waterm
 See watermark.py for why that is right. No table is written to for this: watermarks are logical messages,
 which every role may write.
 
-A table is locked before a chunk's view is taken: one that is rewritten in between would be empty to the view,
-and be taken for read to its end.
+A table is locked before a chunk's view is taken, and its columns are looked at only then: one that is
+rewritten in between would be empty to the view, and be taken for read to its end.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Final
 
-from headrace.cdc.chunks import Chunk, Key, boundary_query, lock_query, rows_per_chunk
+from headrace.cdc.chunks import Chunk, Key, boundary_query, rows_per_chunk
 from headrace.cdc.connection import Connection, connect, emit_message, explained
-from headrace.cdc.database_catalog import PublishedTable
-from headrace.cdc.snapshot import ChunkRows, copied
+from headrace.cdc.database_catalog import DatabaseCatalog, PublishedTable
+from headrace.cdc.snapshot import ChunkRows, copied, lock_tables
 from headrace.cdc.watermark import View
+from headrace.errors import StoreUnavailable
 
 WATERMARK: Final = "headrace.watermark"
 """The prefix of watermarks among logical messages."""
@@ -105,17 +106,28 @@ class ChunkReader:
     def _read_chunk(
         self, connection: Connection, table: PublishedTable, where: str | None, after: Key | None
     ) -> None:
-        row_count = rows_per_chunk(table, self._chunk_rows_max)
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            connection.execute(lock_query([table]))
+            lock_tables(connection, [table])
             view = _view(connection)
+            table = _looked_at_anew(connection, self._dsn, table)
+            row_count = rows_per_chunk(table, self._chunk_rows_max)
             upto = connection.execute(boundary_query(table, where, after, row_count)).fetchone()
             rows = copied(connection, Chunk(table=table, where=where, after=after, upto=upto))
         self._number += 1
         self._read[self._number] = ReadChunk(chunk=ChunkRows(table=table, upto=upto, rows=rows), view=view)
         content = json.dumps({"capture": self._name, "token": self._token, "chunk": self._number})
         emit_message(connection, WATERMARK, content)
+
+
+def _looked_at_anew(connection: Connection, dsn: str, table: PublishedTable) -> PublishedTable:
+    found = DatabaseCatalog(connection, dsn).again(table)
+    if found is None or not found.key:
+        raise StoreUnavailable(
+            f"{table.name} has lost its key, or was taken from the publication, before a chunk of it was "
+            "read: it is looked for anew"
+        )
+    return found
 
 
 def _settle(connection: Connection) -> None:

@@ -87,7 +87,7 @@ class ExportedSnapshot:
         with explained(self._dsn, "locking the tables of the snapshot"):
             for connection in self._connections:
                 # Whoever waits for the first lock is waited for by the others: for ever, if they did.
-                connection.execute(lock_query(tables, waits=connection is self._planner))
+                lock_tables(connection, tables, waits=connection is self._planner)
             for table in tables:
                 found = self._planner.execute(_REWRITTEN, {"oid": table.relation.oid}).fetchone()
                 if found is not None:
@@ -172,6 +172,18 @@ class ExportedSnapshot:
             connection.close()
             raise
         return connection
+
+
+def lock_tables(connection: Connection, tables: Sequence[PublishedTable], *, waits: bool = True) -> None:
+    """Keep tables as they are until the transaction ends. What is known of their columns may be outdated."""
+    try:
+        connection.execute(lock_query(tables, waits=waits))
+    except psycopg.errors.UndefinedTable as error:
+        names = ", ".join(table.name for table in tables)
+        raise StoreUnavailable(
+            f"one of {names} was dropped or renamed before it was read ({error.diag.message_primary}): what "
+            "there is to read is looked for anew"
+        ) from error
 
 
 def copied(connection: Connection, chunk: Chunk) -> list[CopiedRow]:

@@ -10,8 +10,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from headrace.cdc import beginning, incremental
+from headrace.cdc.database_catalog import PublishedTable
 from headrace.cdc.requests import Requests
 from headrace.cdc.slots import NewSlot, create_slot
+from headrace.cdc.snapshot import ExportedSnapshot
 from headrace.cdc.state import TableSnapshot
 from headrace.errors import ConfigError, StoreUnavailable
 from headrace.testing.waiting import eventually
@@ -90,6 +92,63 @@ def test_a_table_that_is_rewritten_before_it_is_read_beside_the_stream_is_not_em
         thread.join()
 
 
+ALTERED = pytest.mark.parametrize(
+    "statement",
+    ["ALTER TABLE orders DROP v", "ALTER TABLE orders RENAME v TO w"],
+    ids=["a column is dropped", "a column is renamed"],
+)
+
+
+@ALTERED
+def test_a_table_that_is_altered_before_it_is_read_beside_the_stream_is_read_as_it_is_then(
+    world: World, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    make_orders(world, 20)
+    topics = world.follow(ORDERS)
+    threads = altered_while_the_reader_waits(world, monkeypatch, statement)
+    ask_for_orders(world)
+    with world.running(snapshot="never"):
+        world.eventually_equal(topics, ORDERS, "orders")
+    for thread in threads:
+        thread.join()
+
+
+@ALTERED
+def test_a_table_that_is_altered_before_the_initial_snapshot_is_read_as_it_is_then(
+    world: World, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    make_orders(world, 20)
+    topics = world.follow(ORDERS)
+    lock = ExportedSnapshot.lock
+
+    def alter_and_lock(snapshot: ExportedSnapshot, tables: list[PublishedTable]) -> None:
+        world.database.execute(statement)
+        lock(snapshot, tables)
+
+    monkeypatch.setattr(ExportedSnapshot, "lock", alter_and_lock)
+    world.run_to_end(snapshot="only")
+    world.eventually_equal(topics, ORDERS, "orders")
+
+
+def test_a_table_that_is_gone_before_the_initial_snapshot_is_left_out_by_the_next_attempt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 20)
+    world.database.execute("CREATE TABLE notes (id int PRIMARY KEY)")
+    topics = world.follow(ORDERS)
+    lock = ExportedSnapshot.lock
+
+    def drop_and_lock(snapshot: ExportedSnapshot, tables: list[PublishedTable]) -> None:
+        world.database.execute("DROP TABLE IF EXISTS notes")
+        lock(snapshot, tables)
+
+    monkeypatch.setattr(ExportedSnapshot, "lock", drop_and_lock)
+    with pytest.raises(StoreUnavailable, match=r"public\.notes, public\.orders was dropped"):
+        world.run_to_end(snapshot="only")
+    world.run_to_end(snapshot="only")
+    world.eventually_equal(topics, ORDERS, "orders")
+
+
 def test_rows_that_a_policy_hides_from_the_role_stop_the_snapshot(world: World) -> None:
     make_orders(world, 3)
     role = f"reader_{world.database.execute('SELECT current_database()')[0][0]}"
@@ -102,9 +161,7 @@ def test_rows_that_a_policy_hides_from_the_role_stop_the_snapshot(world: World) 
         world.database.execute(statement)
     try:
         with pytest.raises(ConfigError, match="row-level security"):
-            world.run_to_end(
-                dsn=make_conninfo(world.config.dsn, user=role, password="some"), snapshot="only"
-            )
+            world.run_to_end(dsn=make_conninfo(world.config.dsn, user=role, password="some"), snapshot="only")
     finally:
         world.database.execute(f"DROP OWNED BY {role}")
         world.database.execute(f"DROP ROLE {role}")
