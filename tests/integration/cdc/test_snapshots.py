@@ -165,3 +165,42 @@ def test_rows_that_a_policy_hides_from_the_role_stop_the_snapshot(world: World) 
     finally:
         world.database.execute(f"DROP OWNED BY {role}")
         world.database.execute(f"DROP ROLE {role}")
+
+
+def await_standby(world: World, name: str) -> None:
+    """Have transactions wait for a standby, or for none."""
+    world.database.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{name}'")
+    world.database.execute("SELECT pg_reload_conf()")
+    eventually(lambda: world.database.execute("SHOW synchronous_standby_names") == [(name,)])
+    # Whoever makes checkpoints is the one who has others wait, and reads the settings before it makes one.
+    world.database.execute("CHECKPOINT")
+
+
+def test_a_transaction_that_is_published_and_that_nobody_sees_yet_is_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_orders(world, 20)
+    topics = world.follow(ORDERS)
+    monkeypatch.setattr(incremental, "SETTLE_S_MAX", 0.0)
+    monkeypatch.setattr(incremental, "UNSEEN_S_MAX", 0.0)
+
+    def update() -> None:
+        with world.database.connect() as connection:
+            connection.execute("SET synchronous_commit = on")
+            connection.execute("UPDATE orders SET v = 'newer' WHERE id = 7")
+
+    updating = threading.Thread(target=update)
+    with world.running(snapshot="never"):
+        world.await_streaming()
+        await_standby(world, "nobody")
+        try:
+            updating.start()
+            eventually(lambda: 7 in topics.table(ORDERS), "the update")
+            assert world.rows("orders")[7]["v"] == "v7"
+            ask_for_orders(world)
+            eventually(lambda: "waits for 1 transactions" in caplog.text, "the reader")
+        finally:
+            await_standby(world, "")
+            updating.join()
+        eventually(lambda: 20 in topics.table(ORDERS))
+        world.eventually_equal(topics, ORDERS, "orders")
