@@ -15,7 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
+from headrace.cdc.cancelling import cancelled_when
 from headrace.cdc.connection import Connection, connect, explained
 from headrace.cdc.database_catalog import DatabaseCatalog, PublishedTable
 from headrace.cdc.envelope import SnapshotPoint
@@ -91,7 +93,8 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
         drop_slot(parts.control, config.slot)
     with ExitStack() as stack:
         with connect(config.dsn, replication=True) as maker:
-            with explained(config.dsn, "making the slot"):
+            waiting = cancelled_when(parts.is_ending, maker, tell=partial(_tell_of_waiting, config.name))
+            with explained(config.dsn, "making the slot"), waiting:
                 slot = create_slot(maker, config.slot)
             hit("capture.slot.made")
             state = replace(state, slot=slot.name, phase=Phase.STREAMING, lsn=slot.consistent_lsn)
@@ -101,10 +104,19 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
                 return state
             snapshot = stack.enter_context(_exported(config, slot))
         # Before the state says that there is a slot: if this fails, it is made anew.
-        tables = _locked(parts, snapshot, tables)
+        with cancelled_when(parts.is_ending, *snapshot.connections):
+            tables = _locked(parts, snapshot, tables)
         state = replace(state, tables=tuple(map(_to_read, tables)))
         parts.publisher.commit(state)
         return _published(parts, state, slot, tables, snapshot)
+
+
+def _tell_of_waiting(name: str) -> None:
+    _logger.warning(
+        "capture %s: the database makes the slot when all transactions have ended that are open now; "
+        "pg_stat_activity has them, by xact_start",
+        name,
+    )
 
 
 def _exported(config: CaptureConfig, slot: NewSlot) -> ExportedSnapshot:

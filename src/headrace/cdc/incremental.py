@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Final
 
+from headrace.cdc.cancelling import cancel
 from headrace.cdc.chunks import Chunk, Key, boundary_query, rows_per_chunk
 from headrace.cdc.connection import Connection, connect, emit_message, explained
 from headrace.cdc.database_catalog import DatabaseCatalog, PublishedTable
@@ -35,6 +36,7 @@ UNSEEN_S_MAX: Final = 10.0
 """How long transactions that are published may be unseen before that is told."""
 _SETTLE_PAUSE_S: Final = 0.005
 _SETTLE_PAUSE_S_MAX: Final = 0.25
+_CLOSE_PAUSE_S: Final = 0.1
 
 _logger = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ class ChunkReader:
         self._is_asked = False
         self._table: str | None = None
         self._closing = threading.Event()
+        self._connection: Connection | None = None
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._read: dict[int, ReadChunk] = {}
         self._failure: BaseException | None = None
@@ -106,15 +109,20 @@ class ChunkReader:
             raise self._failure
 
     def close(self) -> None:
-        """End the thread; a chunk that is being read is read to its end."""
+        """End the thread, and what it reads or waits for."""
         self._closing.set()
         self._asked.put(None)
-        self._thread.join()
+        self._thread.join(_CLOSE_PAUSE_S)
+        while self._thread.is_alive():
+            if self._connection is not None:
+                cancel(self._connection)
+            self._thread.join(_CLOSE_PAUSE_S)
 
     def _run(self) -> None:
         try:
             with connect(self._dsn) as connection:
-                while (asked := self._asked.get()) is not None:
+                self._connection = connection
+                while (asked := self._asked.get()) is not None and not self._closing.is_set():
                     with explained(self._dsn, f"the snapshot of {asked.table.name}"):
                         if asked.published is not None:
                             _settle(connection, asked.table.name, asked.published, self._closing)

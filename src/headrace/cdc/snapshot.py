@@ -81,6 +81,11 @@ class ExportedSnapshot:
         for reader in readers:
             self._free.put(reader)
 
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """Those that read, for who wants to cancel what they wait for."""
+        return self._connections
+
     def lock(self, tables: Sequence[PublishedTable]) -> None:
         """Keep the tables as they are until the readers end; refuse one that was rewritten since the slot was
         made."""
