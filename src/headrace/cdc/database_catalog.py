@@ -65,7 +65,8 @@ class PublishedTable:
     relation: Relation
     """As the stream would describe it."""
     key: tuple[str, ...]
-    """What its rows are known by; nothing, where they are known by nothing."""
+    """What its rows are known by, in the order of the primary key's index, if it is that: in any other order
+    each chunk would have to sort the rest of the table. Nothing, where rows are known by nothing."""
     is_partitioned: bool
     row_filter: str | None
     """Which of its rows are published, as an SQL condition; None: all."""
@@ -136,12 +137,17 @@ class DatabaseCatalog:
         return PublishedTable(
             publication=publication,
             relation=relation,
-            key=tuple(column.name for column in key_columns(relation, self)),
+            key=self._key(relation),
             is_partitioned=is_partitioned,
             row_filter=row_filter,
             estimate=estimate,
             size_bytes=size_bytes,
         )
+
+    def _key(self, relation: Relation) -> tuple[str, ...]:
+        key = tuple(column.name for column in key_columns(relation, self))
+        primary_key = self.primary_key_of(relation) if len(key) > 1 else ()
+        return primary_key if set(primary_key) == set(key) else key
 
     def _columns(self, oid: int, identity: str, listed: list[str] | None) -> tuple[RelationColumn, ...]:
         rows = self._ask("the columns of a table", _COLUMNS, {"oid": oid, "identity": identity})

@@ -180,7 +180,7 @@ def test_the_catalog_describes_tables_as_the_stream_does(streamed: Streamed) -> 
         catalog = DatabaseCatalog(connection, database.dsn)
         orders, payments = catalog.published("p")
         assert [orders.relation, payments.relation] == told
-        assert (orders.key, payments.key) == (("b", "a"), ("id",))
+        assert (orders.key, payments.key) == (("a", "b"), ("id",))
         assert catalog.primary_key_of(orders.relation) == ("a", "b")
         mood = catalog.type_of(orders.relation.columns[2].type_oid)
         assert mood is not None
