@@ -13,8 +13,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
+from headrace.cdc.cancelling import cancelled_when
 from headrace.cdc.connection import Connection, connect, explained
 from headrace.cdc.database_catalog import DatabaseCatalog, PublishedTable
 from headrace.cdc.envelope import SnapshotPoint
@@ -32,7 +35,7 @@ from headrace.cdc.slots import (
     read_slot,
     system_identifier,
 )
-from headrace.cdc.snapshot import ChunkRows, ExportedSnapshot
+from headrace.cdc.snapshot import ChunkRows, ExportedSnapshot, lock_tables
 from headrace.cdc.state import CaptureState, Phase, TableSnapshot
 from headrace.cdc.writer import ChangeWriter
 from headrace.config import CaptureConfig
@@ -88,32 +91,52 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
     hit("capture.slot")
     with explained(config.dsn, "dropping the slot of a start that was interrupted"):
         drop_slot(parts.control, config.slot)
-    with connect(config.dsn, replication=True) as maker:
-        with explained(config.dsn, "making the slot"):
-            slot = create_slot(maker, config.slot)
-        hit("capture.slot.made")
-        tables = [] if config.snapshot == "never" else _tables_to_read(parts)
-        state = replace(
-            state,
-            slot=slot.name,
-            phase=Phase.STREAMING,
-            lsn=slot.consistent_lsn,
-            tables=tuple(
-                TableSnapshot(schema=each.relation.schema, table=each.relation.name, estimate=each.estimate)
-                for each in tables
-            ),
-        )
+    with ExitStack() as stack:
+        with connect(config.dsn, replication=True) as maker:
+            waiting = cancelled_when(parts.is_ending, maker, tell=partial(_tell_of_waiting, config.name))
+            with explained(config.dsn, "making the slot"), waiting:
+                slot = create_slot(maker, config.slot)
+            hit("capture.slot.made")
+            state = replace(state, slot=slot.name, phase=Phase.STREAMING, lsn=slot.consistent_lsn)
+            tables = [] if config.snapshot == "never" else _tables_to_read(parts)
+            if not tables:
+                parts.publisher.commit(state)
+                return state
+            snapshot = stack.enter_context(_exported(config, slot))
+        # Before the state says that there is a slot: if this fails, it is made anew.
+        with cancelled_when(parts.is_ending, *snapshot.connections):
+            tables = _locked(parts, snapshot, tables)
+        state = replace(state, tables=tuple(map(_to_read, tables)))
         parts.publisher.commit(state)
-        if not tables:
-            return state
-        snapshot = ExportedSnapshot(
-            config.dsn,
-            slot.snapshot,
-            reader_count=config.reader_count,
-            chunk_rows_max=config.chunk_rows_max,
-        )
-    with snapshot:
         return _published(parts, state, slot, tables, snapshot)
+
+
+def _tell_of_waiting(name: str) -> None:
+    _logger.warning(
+        "capture %s: the database makes the slot when all transactions have ended that are open now; "
+        "pg_stat_activity has them, by xact_start",
+        name,
+    )
+
+
+def _exported(config: CaptureConfig, slot: NewSlot) -> ExportedSnapshot:
+    return ExportedSnapshot(
+        config.dsn, slot.snapshot, reader_count=config.reader_count, chunk_rows_max=config.chunk_rows_max
+    )
+
+
+def _locked(parts: Parts, snapshot: ExportedSnapshot, tables: list[PublishedTable]) -> list[PublishedTable]:
+    """The tables as they are now that nobody can alter them any more."""
+    snapshot.lock(tables)
+    with explained(parts.config.dsn, "locking the tables of the snapshot"), parts.control.transaction():
+        # To look at a table takes a lock as well, and must not wait for those who wait for the snapshot.
+        lock_tables(parts.control, tables, waits=False)
+        looked_at = [parts.catalog.again(table) for table in tables]
+    return [table for table in looked_at if table is not None]
+
+
+def _to_read(table: PublishedTable) -> TableSnapshot:
+    return TableSnapshot(schema=table.relation.schema, table=table.relation.name, estimate=table.estimate)
 
 
 def _published(

@@ -19,6 +19,7 @@ from typing import Final
 import psycopg
 
 from headrace.cdc.beginning import Parts, begin
+from headrace.cdc.cancelling import cancelled_when
 from headrace.cdc.connection import Connection, connect, emit_message, explained
 from headrace.cdc.database_catalog import DatabaseCatalog
 from headrace.cdc.events import settings_of, writer_of
@@ -86,6 +87,9 @@ class Capture:
             except HeadraceError as error:
                 if not error.retriable:
                     raise
+                if self._stopping.is_set():
+                    # What was waited for was cancelled: the next start takes it up.
+                    return
                 if time.monotonic() - started_s > RESTART_PAUSE_S_MAX:
                     pause_s = RESTART_PAUSE_S_FIRST
                 name = self._config.name
@@ -119,10 +123,11 @@ class Capture:
                 progress=self._progress,
                 is_ending=self._is_ending,
             )
-            state = begin(parts)
-            if not self._is_ending() and not self._is_done(parts, state):
-                with closing(SideSnapshots(parts, settings)) as side:
-                    self._streamed(parts, side, state)
+            with cancelled_when(self._is_ending, control):
+                state = begin(parts)
+                if not self._is_ending() and not self._is_done(parts, state):
+                    with closing(SideSnapshots(parts, settings)) as side:
+                        self._streamed(parts, side, state)
             if _is_complete(publisher):
                 self._drop_slot(control)
 

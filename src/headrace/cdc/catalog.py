@@ -76,16 +76,19 @@ def key_columns(relation: Relation, catalog: Catalog) -> tuple[RelationColumn, .
     """What a table's rows are known by, in the order of its columns: none, if they are known by nothing.
 
     Where the identity is the primary key, the stream says so itself, and it says what held when the row was
-    written; the catalog says what holds now.
+    written; the catalog says what holds now. Where it is another index, all that is logged of a row that goes
+    are the columns of that index: the primary key serves only if it is among them.
     """
     of_identity = tuple(column for column in relation.columns if column.is_identity)
     if relation.identity == "d":
         return of_identity
     primary_key = frozenset(catalog.primary_key_of(relation))
     of_primary_key = tuple(column for column in relation.columns if column.name in primary_key)
-    if primary_key and len(of_primary_key) == len(primary_key):
-        return of_primary_key
-    return of_identity if relation.identity == "i" else ()
+    is_whole = bool(primary_key) and len(of_primary_key) == len(primary_key)
+    if relation.identity == "i":
+        is_logged = is_whole and all(column.is_identity for column in of_primary_key)
+        return of_primary_key if is_logged else of_identity
+    return of_primary_key if is_whole else ()
 
 
 def _built_in() -> Iterable[PgType]:

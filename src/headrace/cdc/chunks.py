@@ -83,6 +83,13 @@ def row_query(table: PublishedTable, columns: Sequence[str], key: Key) -> sql.Co
     )
 
 
+def lock_query(tables: Sequence[PublishedTable], *, waits: bool = True) -> sql.Composed:
+    """What keeps tables from being altered or rewritten until the transaction ends; nothing else waits."""
+    return sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE{}").format(
+        sql.SQL(", ").join(_source(table) for table in tables), sql.SQL("" if waits else " NOWAIT")
+    )
+
+
 def parse_rows(block: bytes) -> Iterator[CopiedRow]:
     """Rows of COPY's text format; a block holds whole rows."""
     for line in block.removesuffix(b"\n").split(b"\n"):

@@ -61,10 +61,12 @@ _LISTS_SINCE: Final = 150000
 class PublishedTable:
     """A table of a publication, as it is now."""
 
+    publication: str
     relation: Relation
     """As the stream would describe it."""
     key: tuple[str, ...]
-    """What its rows are known by; nothing, where they are known by nothing."""
+    """What its rows are known by, in the order of the primary key's index, if it is that: in any other order
+    each chunk would have to sort the rest of the table. Nothing, where rows are known by nothing."""
     is_partitioned: bool
     row_filter: str | None
     """Which of its rows are published, as an SQL condition; None: all."""
@@ -121,6 +123,11 @@ class DatabaseCatalog:
         rows = self._ask("the tables of the publication", _TABLES, values)
         return [self._published(publication, row) for row in rows]
 
+    def again(self, table: PublishedTable) -> PublishedTable | None:
+        """The table as it is by now; None where there is none of its name in the publication any more."""
+        found = self.published(table.publication, (table.relation.schema, table.relation.name))
+        return found[0] if found else None
+
     def _published(self, publication: str, row: tuple[Any, ...]) -> PublishedTable:
         oid, schema, name, identity, is_partitioned, estimate, size_bytes = row
         listed, row_filter = self._listed(publication, schema, name)
@@ -128,13 +135,19 @@ class DatabaseCatalog:
             oid=oid, schema=schema, name=name, identity=identity, columns=self._columns(oid, identity, listed)
         )
         return PublishedTable(
+            publication=publication,
             relation=relation,
-            key=tuple(column.name for column in key_columns(relation, self)),
+            key=self._key(relation),
             is_partitioned=is_partitioned,
             row_filter=row_filter,
             estimate=estimate,
             size_bytes=size_bytes,
         )
+
+    def _key(self, relation: Relation) -> tuple[str, ...]:
+        key = tuple(column.name for column in key_columns(relation, self))
+        primary_key = self.primary_key_of(relation) if len(key) > 1 else ()
+        return primary_key if set(primary_key) == set(key) else key
 
     def _columns(self, oid: int, identity: str, listed: list[str] | None) -> tuple[RelationColumn, ...]:
         rows = self._ask("the columns of a table", _COLUMNS, {"oid": oid, "identity": identity})

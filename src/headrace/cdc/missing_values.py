@@ -22,10 +22,16 @@ def read_missing(connection: Connection, dsn: str, missing: MissingValues) -> Va
         for name, value in missing.key.items()
         if isinstance(value, bytes)
     ]
-    query = sql.SQL("COPY (SELECT {} FROM {} WHERE {}) TO STDOUT").format(
+    # As ONLY would, which gives nothing of a table with partitions: rows of tables that inherit from it are
+    # others, whatever their keys.
+    query = sql.SQL(
+        "COPY (SELECT {} FROM {} WHERE {} AND (tableoid = {oid} OR (SELECT relkind = 'p' FROM "
+        "pg_catalog.pg_class WHERE oid = {oid}))) TO STDOUT"
+    ).format(
         sql.SQL(", ").join(sql.Identifier(name) for name in missing.columns),
         sql.Identifier(relation.schema, relation.name),
         sql.SQL(" AND ").join(conditions),
+        oid=sql.Literal(relation.oid),
     )
     with explained(dsn, f"reading a row of {relation.schema}.{relation.name}"):
         try:

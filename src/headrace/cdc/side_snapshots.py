@@ -10,7 +10,7 @@ from headrace.cdc.envelope import SnapshotPoint
 from headrace.cdc.incremental import ChunkReader, ReadChunk
 from headrace.cdc.messages import Relation
 from headrace.cdc.record import Record
-from headrace.cdc.watermark import ChangedKeys
+from headrace.cdc.watermark import ChangedKeys, RecentTransactions
 
 if TYPE_CHECKING:
     from headrace.cdc.beginning import Parts
@@ -27,6 +27,7 @@ class SideSnapshots:
         self._settings = settings
         self._reader: ChunkReader | None = None
         self._changed = ChangedKeys()
+        self._recent = RecentTransactions()
         self._described: dict[int, Relation] = {}
 
     @property
@@ -37,6 +38,10 @@ class SideSnapshots:
     def described(self, relation: Relation) -> None:
         """The stream has described a table: rows of the stream that follow are like this."""
         self._described[relation.oid] = relation
+
+    def begun(self, xid: int, now_ns: int) -> None:
+        """A transaction is about to be published."""
+        self._recent.add(xid, now_ns)
 
     def note(self, xid: int, records: Iterable[Record]) -> None:
         """A transaction has made these records."""
@@ -61,7 +66,7 @@ class SideSnapshots:
         self._reader.check()
         if not self._reader.is_asked:
             table = find_table(self._parts.catalog, self._parts.config.publication, asked)
-            self._reader.ask(table, asked.where, asked.after)
+            self._reader.ask(table, asked.where, asked.after, self._recent)
 
     def take(self, content: bytes) -> ReadChunk | None:
         """The chunk whose watermark came by, if it is ours."""

@@ -5,6 +5,10 @@ state side by side, chunk by chunk; chunks are handed on in the order of their t
 them, and no further ahead than there are readers. The exported state can be taken up as long as the
 connection that made the slot does nothing else, and is kept by those who took it up for as long as they are
 there: after a crash it is gone, and the rest of the tables is read by watermarks (incremental.py).
+
+A table that is rewritten (ALTER TABLE ... TYPE, TRUNCATE) is empty to whoever sees the database as it was
+before. So tables are locked before they are read, which nobody waits for but who wants to alter them, and one
+that was rewritten since the slot was made is told by its file: the capture begins anew then.
 """
 
 from __future__ import annotations
@@ -15,18 +19,35 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 from psycopg import sql
 
-from headrace.cdc.chunks import Chunk, CopiedRow, Key, boundary_query, copy_query, parse_rows, rows_per_chunk
+from headrace.cdc.chunks import (
+    Chunk,
+    CopiedRow,
+    Key,
+    boundary_query,
+    copy_query,
+    lock_query,
+    parse_rows,
+    rows_per_chunk,
+)
 from headrace.cdc.connection import Connection, connect, explained
 from headrace.cdc.database_catalog import PublishedTable
+from headrace.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
+
+_REWRITTEN: Final = """
+    SELECT c.oid::regclass::text FROM pg_class c
+    WHERE (c.oid = %(oid)s::oid OR c.oid IN (SELECT relid FROM pg_partition_tree(%(oid)s::oid)))
+      AND c.relfilenode <> coalesce(pg_relation_filenode(c.oid), 0)
+"""
+"""The table's row is as the snapshot sees it, what the function says is as it is now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +80,26 @@ class ExportedSnapshot:
         self._planner, *readers = self._connections
         for reader in readers:
             self._free.put(reader)
+
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """Those that read, for who wants to cancel what they wait for."""
+        return self._connections
+
+    def lock(self, tables: Sequence[PublishedTable]) -> None:
+        """Keep the tables as they are until the readers end; refuse one that was rewritten since the slot was
+        made."""
+        with explained(self._dsn, "locking the tables of the snapshot"):
+            for connection in self._connections:
+                # Whoever waits for the first lock is waited for by the others: for ever, if they did.
+                lock_tables(connection, tables, waits=connection is self._planner)
+            for table in tables:
+                found = self._planner.execute(_REWRITTEN, {"oid": table.relation.oid}).fetchone()
+                if found is not None:
+                    raise StoreUnavailable(
+                        f"{found[0]} was rewritten, by ALTER TABLE or TRUNCATE, after the slot was made and "
+                        "before its rows were read, so they can't be seen any more: the slot is made anew"
+                    )
 
     def chunks(self, tables: Sequence[PublishedTable]) -> Iterator[ChunkRows]:
         """All rows of the tables, in the order of their keys."""
@@ -136,6 +177,18 @@ class ExportedSnapshot:
             connection.close()
             raise
         return connection
+
+
+def lock_tables(connection: Connection, tables: Sequence[PublishedTable], *, waits: bool = True) -> None:
+    """Keep tables as they are until the transaction ends. What is known of their columns may be outdated."""
+    try:
+        connection.execute(lock_query(tables, waits=waits))
+    except psycopg.errors.UndefinedTable as error:
+        names = ", ".join(table.name for table in tables)
+        raise StoreUnavailable(
+            f"one of {names} was dropped or renamed before it was read ({error.diag.message_primary}): what "
+            "there is to read is looked for anew"
+        ) from error
 
 
 def copied(connection: Connection, chunk: Chunk) -> list[CopiedRow]:

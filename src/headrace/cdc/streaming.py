@@ -122,6 +122,7 @@ class Streaming:
     def _take(self, lsn: int, message: Message, now_ns: int) -> None:
         if isinstance(message, Begin):
             self._begin = message
+            self._side.begun(message.xid, now_ns)
             # Never so after START_REPLICATION at our position; if it were, it would be published twice.
             self._is_passed_over = message.final_lsn < self._start_lsn
         if self._is_passed_over:

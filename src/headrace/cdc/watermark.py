@@ -11,7 +11,8 @@ whose key was changed by a transaction that S did not see:
 
 Whether S saw a transaction is told by its number, not by its place in the log: a commit is in the log before
 other sessions see it, so that a chunk may be older than a change that came before even the read was begun. So
-the changes of a table are noted from before its first chunk is read.
+the changes of a table are noted from before its first chunk is read, and that waits until all is seen that
+was published before (`RecentTransactions`).
 
     S = xmin:xmax:running     a transaction below xmin was over; one from xmax on had not begun; those between
                               were over unless they are listed
@@ -21,11 +22,17 @@ The stream has the lower 32 bits of numbers.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import ProtocolError
 
+TRANSACTIONS_MAX: Final = 100_000
+"""How many transactions may be published while one that was before them waits to be seen."""
+TRANSACTION_NS_MAX: Final = 3600 * 10**9
+"""How long it may wait: numbers come round again, and an old one would be taken for one to come."""
 _HALF: Final = 1 << 31
 _ALL: Final = 1 << 32
 
@@ -55,13 +62,28 @@ class View:
         whole = self._whole(xid)
         return whole < self.xmin or (whole < self.xmax and whole not in self.running)
 
-    def is_past(self, xid: int) -> bool:
-        """Whether this view, and all that are taken later, see a transaction."""
-        return self._whole(xid) < self.xmin
-
     def _whole(self, xid: int) -> int:
         distance = (xid - self.xmax) % _ALL
         return self.xmax + (distance - _ALL if distance >= _HALF else distance)
+
+
+class RecentTransactions:
+    """The numbers of the last transactions of the stream, in its order."""
+
+    def __init__(self, begun: Iterable[tuple[int, int]] = ()) -> None:
+        self._begun: deque[tuple[int, int]] = deque(begun, maxlen=TRANSACTIONS_MAX)
+
+    def add(self, xid: int, now_ns: int) -> None:
+        """One more has come."""
+        self._begun.append((xid, now_ns))
+
+    def unseen_by(self, view: View) -> frozenset[int]:
+        """Those that were in the log, and that a view did not see."""
+        return frozenset(xid for xid, _ in self._begun if not view.sees(xid))
+
+    def copy(self, now_ns: int) -> RecentTransactions:
+        """Those that are known by now, for another thread."""
+        return RecentTransactions(each for each in self._begun if now_ns - each[1] < TRANSACTION_NS_MAX)
 
 
 class ChangedKeys:
@@ -92,10 +114,12 @@ class ChangedKeys:
         self._keys.setdefault(xid, set()).add(key)
 
     def overtaken(self, view: View) -> ChangedSince:
-        """What was changed by transactions that a view did not see; what all later views see is forgotten."""
-        self._keys = {xid: keys for xid, keys in self._keys.items() if not view.is_past(xid)}
-        unseen = [keys for xid, keys in self._keys.items() if not view.sees(xid)]
-        keys = frozenset().union(*unseen)
+        """What was changed by transactions that a view did not see.
+
+        What it saw is forgotten: all later views see it, too, however long another transaction stays open.
+        """
+        self._keys = {xid: keys for xid, keys in self._keys.items() if not view.sees(xid)}
+        keys = frozenset().union(*self._keys.values())
         return ChangedSince(keys=keys, are_all=None in keys)
 
 

@@ -12,7 +12,9 @@ import pytest
 
 from headrace.cdc.connection import connect, described
 from headrace.cdc.database_catalog import DatabaseCatalog
-from headrace.cdc.messages import Commit, Insert, LogicalMessage, Message, Relation
+from headrace.cdc.last_values import MissingValues
+from headrace.cdc.messages import UNCHANGED, Commit, Insert, LogicalMessage, Message, Relation, Update
+from headrace.cdc.missing_values import read_missing
 from headrace.cdc.pgoutput import decode
 from headrace.cdc.replication import Alive, Data, ReplicationStream
 from headrace.cdc.slots import NewSlot, create_slot, drop_slot, ensure_publication, read_slot
@@ -178,7 +180,7 @@ def test_the_catalog_describes_tables_as_the_stream_does(streamed: Streamed) -> 
         catalog = DatabaseCatalog(connection, database.dsn)
         orders, payments = catalog.published("p")
         assert [orders.relation, payments.relation] == told
-        assert (orders.key, payments.key) == (("b", "a"), ("id",))
+        assert (orders.key, payments.key) == (("a", "b"), ("id",))
         assert catalog.primary_key_of(orders.relation) == ("a", "b")
         mood = catalog.type_of(orders.relation.columns[2].type_oid)
         assert mood is not None
@@ -202,3 +204,31 @@ def test_errors_name_the_server_and_never_the_password(headrace_postgres: TestDa
     with pytest.raises(StoreUnavailable, match=r"no connection to PostgreSQL 127\.0\.0\.1:1/"):
         connect("host=127.0.0.1 port=1", within_s=0)
     assert not issubclass(ConfigError, CaptureFailed)
+
+
+@pytest.mark.parametrize(
+    ("table", "other"),
+    [
+        ("CREATE TABLE orders (id int PRIMARY KEY, v text)", "CREATE TABLE child () INHERITS (orders)"),
+        (
+            "CREATE TABLE orders (id int PRIMARY KEY, v text) PARTITION BY RANGE (id)",
+            "CREATE TABLE part PARTITION OF orders DEFAULT",
+        ),
+    ],
+    ids=["inherited from", "partitioned"],
+)
+def test_missing_values_come_from_the_table_itself_or_its_partitions(
+    headrace_postgres: TestDatabase, table: str, other: str
+) -> None:
+    headrace_postgres.execute(table)
+    headrace_postgres.execute(other)
+    with closing(connect(headrace_postgres.dsn)) as connection:
+        ensure_publication(connection, "p", [("public", "orders")])
+        relation = DatabaseCatalog(connection, headrace_postgres.dsn).published("p")[-1].relation
+        update = Update(relation.oid, None, False, [b"1", UNCHANGED])
+        missing = MissingValues(relation=relation, key={"id": b"1"}, columns=("v",), update=update)
+        if "INHERITS" in other:
+            headrace_postgres.execute("INSERT INTO child VALUES (1, 'of another table')")
+            assert read_missing(connection, headrace_postgres.dsn, missing) is None
+        headrace_postgres.execute("INSERT INTO orders VALUES (1, 'large')")
+        assert read_missing(connection, headrace_postgres.dsn, missing) == {"v": b"large"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -45,8 +47,10 @@ def table(
         for name in ("a", "b", "c d")
     )
     relation = Relation(oid=1, schema="public", name='or"ders', identity="d", columns=columns)
-    settings = {"row_filter": None, "estimate": 0, "size_bytes": 0, **more}
-    return PublishedTable(relation=relation, key=key, is_partitioned=is_partitioned, **settings)  # type: ignore[arg-type]
+    settings: dict[str, Any] = {"row_filter": None, "estimate": 0, "size_bytes": 0, **more}
+    return PublishedTable(
+        publication="p", relation=relation, key=key, is_partitioned=is_partitioned, **settings
+    )
 
 
 def test_a_chunk_is_a_range_of_keys_that_the_database_compares() -> None:

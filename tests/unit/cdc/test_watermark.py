@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.cdc.watermark import ChangedKeys, View
+from headrace.cdc.watermark import TRANSACTION_NS_MAX, TRANSACTIONS_MAX, ChangedKeys, RecentTransactions, View
 from headrace.errors import ProtocolError
 
 
 def test_a_view_sees_what_was_over_when_it_was_taken() -> None:
     view = View.parse("10:20:10,14")
     assert [xid for xid in range(8, 23) if not view.sees(xid)] == [10, 14, 20, 21, 22]
-    assert [xid for xid in range(8, 23) if view.is_past(xid)] == [8, 9]
     assert View.parse("10:10:") == View(10, 10, frozenset())
 
 
@@ -49,6 +48,28 @@ def test_another_table_begins_with_nothing_noted_and_what_all_views_see_is_forgo
     assert changed.key_count == 1
     changed.watch("u")
     assert changed.key_count == 0
+
+
+def test_a_transaction_that_stays_open_does_not_keep_the_keys_of_others() -> None:
+    changed = ChangedKeys()
+    changed.watch("t")
+    for xid in range(11, 40):
+        changed.note(xid, b"%d" % xid)
+    assert list(changed.overtaken(View.parse("10:39:10")).keys) == [b"39"]
+    assert changed.key_count == 1
+
+
+def test_of_the_last_transactions_it_is_known_which_a_view_did_not_see() -> None:
+    recent = RecentTransactions()
+    for xid in range(5, TRANSACTIONS_MAX + 7):
+        recent.add(xid, 1)
+    copied = recent.copy(1)
+    recent.add(TRANSACTIONS_MAX + 7, 2)
+    view = View.parse(f"5:{TRANSACTIONS_MAX + 6}:5,9")
+    assert recent.unseen_by(view) == {9, TRANSACTIONS_MAX + 6, TRANSACTIONS_MAX + 7}
+    assert copied.unseen_by(view) == {9, TRANSACTIONS_MAX + 6}
+    # Its number may be that of one to come by now.
+    assert recent.copy(TRANSACTION_NS_MAX + 1).unseen_by(view) == {TRANSACTIONS_MAX + 7}
 
 
 @dataclass

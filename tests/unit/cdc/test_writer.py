@@ -129,10 +129,35 @@ def test_a_truncation_of_several_tables_is_an_event_for_each() -> None:
         (pg.table(2, "public.x", {"id": "int4", "n": "int4"}, identified_by=()), None),
     ],
 )
-def test_the_key_is_the_primary_key_whatever_the_replica_identity(table: Relation, key: bytes | None) -> None:
+def test_the_key_is_the_primary_key_or_else_the_index_that_is_the_identity(
+    table: Relation, key: bytes | None
+) -> None:
     writer = writer_of(table)
     assert [record.key for record in rows_of(writer, Insert(2, [b"1", b"2"]))] == [key]
     assert len(writer.notices.take()) == (key is None)
+
+
+@pytest.mark.parametrize(
+    ("identified_by", "old", "old_key", "new_key"),
+    [
+        (("n",), [None, b"2", None], {"n": 2}, {"n": 3}),
+        (("id", "n"), [b"1", b"2", None], {"id": 1}, {"id": 1}),
+    ],
+    ids=["another index", "an index with the primary key in it"],
+)
+def test_where_the_identity_is_an_index_the_key_is_of_columns_that_are_logged(
+    identified_by: tuple[str, ...], old: list[Value], old_key: object, new_key: object
+) -> None:
+    columns = {"id": "int4", "n": "int4", "big": "text"}
+    writer = writer_of(pg.table(2, "public.full", columns, identified_by=identified_by, identity="i"))
+    made = rows_of(writer, Update(2, old, False, [b"1", b"3", b"b"]), Delete(2, old, False))
+    keys = [(operation, key) for operation, key, *_ in shape(made)]
+    moved = [("d", old_key), (None, old_key), ("c", new_key)]
+    assert keys == [
+        *(moved if old_key != new_key else [("u", new_key)]),
+        ("d", old_key),
+        (None, old_key),
+    ]
 
 
 def test_a_table_without_a_key_has_no_tombstones_and_is_told_of_once() -> None:
