@@ -78,6 +78,12 @@ def begin(parts: Parts) -> CaptureState:
             f"capture {config.name} was made for another database server (system {state.system}, this one is "
             f"{system}): name that one, or `headrace capture start {config.name} --new-snapshot` begins anew"
         )
+    if state.slot != config.slot:
+        raise ConfigError(
+            f"capture {config.name} has published what it read from the replication slot {state.slot}, and "
+            f"now names {config.slot}: another one of the name publishes to {config.prefix}.*, too, or its "
+            "settings have changed. Name the first with --slot, or choose another name and --prefix"
+        )
     if state.phase is Phase.MAKING_SLOT:
         return _first_time(parts, state)
     return state

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+from headrace.cdc.last_state import find_last_state
 from headrace.cdc.record import Record
 from headrace.cdc.state import CaptureState, from_json, to_json
 from headrace.cdc.topics import Topics
 from headrace.config import MIB
-from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, HeadraceError
+from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, ConfigError, HeadraceError
 from headrace.failpoints import hit
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ BUFFER_BYTES: Final = 2 * REQUEST_BYTES_MAX
 _BUFFER_MESSAGES_MAX: Final = 100_000
 _BUFFER_FULL_S: Final = 0.1
 _GATHER_MS: Final = 20
-_LOOK_BACK_FIRST: Final = 64
-"""How many offsets before the end the last state is looked for first: markers and aborted ones take some."""
 _FENCED: Final = {
     KafkaError._FENCED,  # noqa: SLF001 - that is how the library names its local errors
     KafkaError.PRODUCER_FENCED,
@@ -182,49 +181,21 @@ class Publisher:
             self._is_open = True
 
     def _last_state(self) -> CaptureState | None:
-        consumer = Consumer(
-            {
-                **self._clients,
-                "group.id": f"headrace.capture.{self._config.name}",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 50,
-            }
+        config, topic = self._config, self._topics.state_topic
+        found = find_last_state(
+            self._clients,
+            topic,
+            self._key,
+            group=f"headrace.capture.{config.name}",
+            answer_s_max=self._answer_s_max,
         )
-        try:
-            return self._state_before_end(consumer)
-        finally:
-            consumer.close()
-
-    def _state_before_end(self, consumer: Consumer) -> CaptureState | None:
-        partition = TopicPartition(self._topics.state_topic, 0)
-        first, end = consumer.get_watermark_offsets(partition, timeout=self._answer_s_max)
-        look_back = _LOOK_BACK_FIRST
-        while end > first:
-            start = max(first, end - look_back)
-            consumer.assign([TopicPartition(self._topics.state_topic, 0, start)])
-            last = self._last_value(consumer)
-            if last is not None:
-                return from_json(last, self._topics.state_topic)
-            if start == first:
-                break
-            look_back *= 16
-        return None
-
-    def _last_value(self, consumer: Consumer) -> bytes | None:
-        last: bytes | None = None
-        while True:
-            message = consumer.poll(self._answer_s_max)
-            if message is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - as above
-            error = message.error()
-            if error is None:
-                last = message.value()
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - as above
-                return last
-            else:
-                raise KafkaException(error)
+        if found.other_keys:
+            raise ConfigError(
+                f"capture {config.name} can't publish to {config.prefix}.*: capture "
+                f"{', '.join(found.other_keys)} does, by topic {topic}. Remove one of them, and add it again "
+                "with a --prefix of its own"
+            )
+        return None if found.value is None else from_json(found.value, topic)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

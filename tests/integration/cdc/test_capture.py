@@ -315,6 +315,15 @@ def test_a_slot_of_the_name_that_is_not_ours_is_left_alone(world: World) -> None
         assert read_slot(connection, world.config.slot) is not None
 
 
+def test_a_capture_does_not_go_on_from_the_position_of_another_slot(world: World) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS)
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+    with pytest.raises(ConfigError, match=f"{world.config.slot}, and now names other"):
+        world.run_to_end(slot="other")
+
+
 def test_a_second_capture_of_the_name_is_kept_out_and_the_first_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from headrace.cdc.publisher import Publisher
 from headrace.cdc.record import Record
 from headrace.cdc.state import CaptureState, Phase
 from headrace.config import CaptureConfig
-from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced
+from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, ConfigError
 
 STATE = CaptureState(slot="s", system="1", phase=Phase.STREAMING)
 
@@ -67,6 +67,14 @@ def test_captures_of_other_names_do_not_disturb_each_other(headrace_broker: Brok
         one.commit(STATE.advanced(1, 1))
         other.commit(STATE.advanced(2, 2))
         assert one.state != other.state
+
+
+def test_the_position_of_another_capture_is_never_taken_for_ones_own(headrace_broker: Broker) -> None:
+    config = config_of(headrace_broker)
+    with closing(Publisher(config)) as publisher:
+        publisher.commit(STATE.advanced(100, 2))
+    with pytest.raises(ConfigError, match=r"capture b can't publish to shop\.\*: capture shop does"):
+        Publisher(replace(config, name="b", prefix="shop"))
 
 
 def test_a_topic_that_somebody_else_has_written_to_stops_the_capture(headrace_broker: Broker) -> None:

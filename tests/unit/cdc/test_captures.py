@@ -39,6 +39,16 @@ def test_a_capture_is_read_back_as_it_was_written_and_others_can_not_read_it(tmp
     assert names_of(tmp_path) == []
 
 
+def test_two_captures_of_one_broker_can_not_have_the_same_topics(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    save_capture(config)
+    with pytest.raises(ConfigError, match=r"capture shop publishes to shop\.\* already"):
+        save_capture(replace(config, name="b"))
+    save_capture(replace(config, name="c", bootstrap="other:9092"))
+    save_capture(replace(config, name="d", prefix="d"))
+    assert names_of(tmp_path) == ["c", "d", "shop"]
+
+
 def test_what_was_not_written_down_or_can_not_be_read_is_named(tmp_path: Path) -> None:
     save_capture(config_in(tmp_path))
     with pytest.raises(ConfigError, match=r"no capture other in .* \(there is shop\)"):
