@@ -5,7 +5,8 @@ What a crash interrupts, the next start goes on with:
     nothing → `making the slot` → slot made → `streaming`, tables to read → … → `streaming`, no tables
 
 A slot that is found while the state says `making the slot` was made by us and never read from: it is dropped
-and made anew. One that is found before we have said so is another's, and is left alone.
+and made anew. One that is found before we have said so is another's, and is left alone. So is a publication:
+that we make it is in the state before it is made.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from headrace.cdc.slots import (
     check_settings,
     create_slot,
     drop_slot,
-    ensure_publication,
+    ensure_own_publication,
+    has_publication,
     read_slot,
     system_identifier,
 )
@@ -62,7 +64,7 @@ def begin(parts: Parts) -> CaptureState:
     with explained(config.dsn, "looking at the database"):
         check_settings(parts.control)
         system = system_identifier(parts.control)
-    _ensure_publication(parts)
+    wanted = _wanted(parts)
     if state is None:
         with explained(config.dsn, "looking for the slot"):
             found = read_slot(parts.control, config.slot)
@@ -84,6 +86,7 @@ def begin(parts: Parts) -> CaptureState:
             f"now names {config.slot}: another one of the name publishes to {config.prefix}.*, too, or its "
             "settings have changed. Name the first with --slot, or choose another name and --prefix"
         )
+    state = _with_publication(parts, state, wanted)
     if state.phase is Phase.MAKING_SLOT:
         return _first_time(parts, state)
     return state
@@ -159,7 +162,7 @@ def _tables_to_read(parts: Parts) -> list[PublishedTable]:
     return [each for each in published if is_captured(parts.config, each.relation.schema, each.relation.name)]
 
 
-def _ensure_publication(parts: Parts) -> None:
+def _wanted(parts: Parts) -> list[tuple[str, str]]:
     config, selection = parts.config, selection_of(parts.config)
     wanted = [
         names
@@ -172,8 +175,21 @@ def _ensure_publication(parts: Parts) -> None:
             f"the database of capture {config.name} has no table that it could capture (asked for "
             f"{patterns}): create one first, or name others with --table"
         )
+    return wanted
+
+
+def _with_publication(parts: Parts, state: CaptureState, wanted: list[tuple[str, str]]) -> CaptureState:
+    """Have the publication, and let the state say whose it is."""
+    config = parts.config
+    with explained(config.dsn, f"looking for the publication {config.publication}"):
+        is_there = has_publication(parts.control, config.publication)
+    if is_there and not state.owns_publication:
+        return state
+    if not state.owns_publication:
+        state = replace(state, owns_publication=True)
+        parts.publisher.commit(state)
     with explained(config.dsn, f"making the publication {config.publication}"):
-        added = ensure_publication(parts.control, config.publication, wanted)
+        added = ensure_own_publication(parts.control, config.publication, wanted)
     for schema, table in added:
         _logger.warning(
             "%s.%s is captured from now on; rows that it has already are published by "
@@ -184,6 +200,7 @@ def _ensure_publication(parts: Parts) -> None:
             schema,
             table,
         )
+    return state
 
 
 def find_table(catalog: DatabaseCatalog, publication: str, asked: TableSnapshot) -> PublishedTable:

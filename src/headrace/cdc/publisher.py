@@ -64,8 +64,12 @@ class Publisher:
         *,
         answer_s_max: float = ANSWER_S_MAX,
         is_ending: Callable[[], bool] = lambda: False,
+        accepts_any_state: bool = False,
     ) -> None:
-        """Fence all earlier publishers of the same name. Who is ending waits for no broker any more."""
+        """Fence all earlier publishers of the same name. Who is ending waits for no broker any more.
+
+        Whoever begins anew or ends a capture accepts any state: one that can't be read counts as none.
+        """
         self._is_ending = is_ending
         self._config = config
         self._answer_s_max = answer_s_max
@@ -93,12 +97,17 @@ class Publisher:
                 }
             )
             self._producer.init_transactions(answer_s_max)
-            self._state = self._last_state()
+            self._state, self._other_names = self._last_state(accepts_any=accepts_any_state)
 
     @property
     def state(self) -> CaptureState | None:
         """What was published last; None before the first commit of all."""
         return self._state
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """Captures that have published to the same topic; there are none where that is not accepted."""
+        return self._other_names
 
     @property
     def sent_count(self) -> int:
@@ -120,6 +129,14 @@ class Publisher:
             self._commit()
         self._state, self._is_open, self._sent_count = state, False, 0
         hit("capture.committed")
+
+    def forget(self) -> None:
+        """Have no state any more."""
+        with self._told():
+            self._begin()
+            self._produce([Record(self._topics.state_topic, self._key, None)])
+            self._commit()
+        self._state, self._is_open, self._sent_count = None, False, 0
 
     def abort(self) -> None:
         """Give up what was sent since the last commit, so that no reader has to wait for it to time out."""
@@ -180,7 +197,7 @@ class Publisher:
             self._producer.begin_transaction()
             self._is_open = True
 
-    def _last_state(self) -> CaptureState | None:
+    def _last_state(self, *, accepts_any: bool) -> tuple[CaptureState | None, tuple[str, ...]]:
         config, topic = self._config, self._topics.state_topic
         found = find_last_state(
             self._clients,
@@ -189,13 +206,19 @@ class Publisher:
             group=f"headrace.capture.{config.name}",
             answer_s_max=self._answer_s_max,
         )
-        if found.other_keys:
+        if found.other_keys and not accepts_any:
             raise ConfigError(
                 f"capture {config.name} can't publish to {config.prefix}.*: capture "
                 f"{', '.join(found.other_keys)} does, by topic {topic}. Remove one of them, and add it again "
                 "with a --prefix of its own"
             )
-        return None if found.value is None else from_json(found.value, topic)
+        try:
+            state = None if found.value is None else from_json(found.value, topic)
+        except CaptureFailed:
+            if not accepts_any:
+                raise
+            state = None
+        return state, found.other_keys
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -204,6 +227,8 @@ class Publisher:
             yield
         except KafkaException as error:
             raise self._explained(error.args[0]) from error
+        except TimeoutError as error:
+            raise self._explained(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001 - as above
 
     def _explained(self, error: KafkaError) -> HeadraceError:
         name = self._config.name

@@ -64,9 +64,10 @@ def create_slot(replication: Connection, slot_name: str) -> NewSlot:
 
 
 def drop_slot(connection: Connection, slot_name: str) -> bool:
-    """Drop a slot, and say whether there was one."""
+    """Drop a slot, and say whether there was one. One of another plugin or database is none of ours."""
     row = connection.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+        "WHERE slot_name = %s AND plugin = 'pgoutput' AND database = current_database()",
         (slot_name,),
     ).fetchone()
     return row is not None
@@ -89,21 +90,21 @@ def check_settings(connection: Connection) -> None:
         )
 
 
-def ensure_publication(
+def has_publication(connection: Connection, name: str) -> bool:
+    """Whether there is a publication of the name."""
+    row = connection.execute("SELECT FROM pg_publication WHERE pubname = %s", (name,)).fetchone()
+    return row is not None
+
+
+def ensure_own_publication(
     connection: Connection, name: str, tables: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """Have a publication of these tables, and return those that were added to one that was there.
 
-    One that belongs to somebody else is left as it is: whoever made it decides what may be captured.
+    One that somebody else has made is not for this: whoever made it decides what may be captured.
     """
-    found = connection.execute(
-        "SELECT puballtables, pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s", (name,)
-    ).fetchone()
-    if found is None:
+    if not has_publication(connection, name):
         _alter(connection, _CREATE_PUBLICATION, name, tables)
-        return []
-    has_all, is_ours = found
-    if has_all or not is_ours:
         return []
     listed = connection.execute(
         "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,)

@@ -7,7 +7,7 @@ the topics:
     {"version": 1, "slot": "headrace_shop", "system": "7394...", "lsn": "0/1A2B3C8", "event_count": 4711,
      "phase": "streaming", "tables": [{"schema": "public", "table": "orders", "where": null,
                                        "after": ["1000"], "row_count": 1000, "estimate": 50000}],
-     "requests": []}
+     "requests": [], "owns_publication": true}
 
 Phases
 - `making the slot`    written before the slot is made: one that is found in this phase was never read from
@@ -74,6 +74,8 @@ class CaptureState:
     tables: tuple[TableSnapshot, ...] = ()
     requests: tuple[str, ...] = ()
     """The last requests for further snapshots that were taken in, so that none is taken in twice."""
+    owns_publication: bool = False
+    """Whether the capture has made its publication, or is about to; else it is another's, and left alone."""
 
     def advanced(self, lsn: int, event_count: int) -> CaptureState:
         """After more events, up to a position, which never goes back."""
@@ -118,6 +120,7 @@ def to_json(state: CaptureState) -> bytes:
             "event_count": state.event_count,
             "tables": tables,
             "requests": state.requests,
+            "owns_publication": state.owns_publication,
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -140,6 +143,7 @@ def from_json(text: bytes, topic: str) -> CaptureState:
             event_count=told["event_count"],
             tables=tuple(_table(each) for each in told["tables"]),
             requests=tuple(told["requests"]),
+            owns_publication=told.get("owns_publication", False),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CaptureFailed(

@@ -118,10 +118,11 @@ def set_paused(config: CaptureConfig, *, paused: bool) -> bool:
     return pause.set() if paused else pause.clear()
 
 
-def remove(config: CaptureConfig) -> None:
-    """Drop what a capture has made, and forget it."""
-    remove_capture(config)
+def remove(config: CaptureConfig) -> list[str]:
+    """Drop what a capture has made, and forget it; return what is left that it has not made."""
+    left = remove_capture(config)
     delete_files(config)
+    return left
 
 
 class Shown(StatusFile):

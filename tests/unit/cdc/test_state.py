@@ -27,6 +27,7 @@ states = st.builds(
     event_count=st.integers(0, 2**60),
     tables=st.lists(tables, max_size=3).map(tuple),
     requests=st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    owns_publication=st.booleans(),
 )
 
 STATE = CaptureState(slot="s", system="1", phase=Phase.STREAMING, lsn=100)
