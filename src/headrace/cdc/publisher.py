@@ -52,7 +52,24 @@ _UNREACHABLE: Final = {
     KafkaError._TRANSPORT,  # noqa: SLF001 - likewise
     KafkaError._TIMED_OUT,  # noqa: SLF001 - likewise
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - likewise
+    # What is said of a transaction that has failed before; the next one may not.
+    KafkaError._STATE,  # noqa: SLF001 - likewise
 }
+_REFUSED: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic, or leave large columns out",
+    KafkaError.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the topic, or leave large columns out",
+    KafkaError.INVALID_RECORD: (
+        "a compacted topic takes no record without a key: give the table a primary key, or the topic another "
+        "cleanup.policy"
+    ),
+    KafkaError.TOPIC_EXCEPTION: "choose another --prefix, or leave the table out",
+    KafkaError.POLICY_VIOLATION: "ask whoever runs the broker",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "have the user write to the capture's topics",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "have the user write with transactional ids headrace.*",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "have the user write idempotently to the cluster",
+}
+"""What a broker refuses the next time, too, although it says so by way of a transaction to abort; and what to
+do."""
 
 
 class Publisher:
@@ -167,6 +184,7 @@ class Publisher:
         for topic, key, value, headers in records:
             if not is_known(topic):
                 self._topics.ensure(topic)
+            ending_s: float | None = None
             while True:
                 try:
                     if headers:
@@ -175,10 +193,22 @@ class Publisher:
                         produce(topic, value, key)
                 except BufferError:
                     poll(_BUFFER_FULL_S)
+                    ending_s = self._checked_for_end(ending_s)
                 else:
                     break
             count += 1
         return count
+
+    def _checked_for_end(self, ending_s: float | None) -> float | None:
+        """Since when room is waited for although somebody ends the capture; not longer than for an abort."""
+        if not self._is_ending():
+            return None
+        if ending_s is not None and time.monotonic() - ending_s >= ABORT_S_MAX:
+            raise BrokerUnavailable(
+                f"capture {self._config.name} ends while {self._config.bootstrap} takes nothing: what is not "
+                "committed is published after the next start"
+            )
+        return time.monotonic() if ending_s is None else ending_s
 
     def _commit(self) -> None:
         """Commit, in steps between which signals are heard: a broker may be gone for minutes."""
@@ -226,9 +256,19 @@ class Publisher:
         try:
             yield
         except KafkaException as error:
-            raise self._explained(error.args[0]) from error
+            raise self._explained(self._cause(error.args[0])) from error
         except TimeoutError as error:
             raise self._explained(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001 - as above
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """What has failed, where all that is said is that something has, earlier in the transaction."""
+        if error.code() == KafkaError._STATE:  # noqa: SLF001 - as above
+            try:
+                # Not done in this state, and answered with the reason.
+                self._producer.begin_transaction()
+            except KafkaException as reason:
+                return reason.args[0]  # type: ignore[no-any-return]
+        return error
 
     def _explained(self, error: KafkaError) -> HeadraceError:
         name = self._config.name
@@ -237,6 +277,8 @@ class Publisher:
                 f"capture {name} was taken over by another process of the same name, or a transaction took "
                 f"longer than {self._config.transaction_s_max} s (transaction_s_max): let only one run"
             )
+        if error.code() in _REFUSED:
+            return CaptureFailed(f"capture {name} can't publish: {error.str()}: {_REFUSED[error.code()]}")
         if error.code() in _UNREACHABLE or error.txn_requires_abort():
             return BrokerUnavailable(
                 f"capture {name} can't publish to {self._config.bootstrap} for now: {error.str()}"
