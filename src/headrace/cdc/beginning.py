@@ -24,6 +24,7 @@ from headrace.cdc.marking import marked
 from headrace.cdc.progress import Progress
 from headrace.cdc.publisher import Publisher
 from headrace.cdc.record import Record
+from headrace.cdc.slot import check_whose, not_made_by
 from headrace.cdc.slots import (
     NewSlot,
     check_settings,
@@ -69,10 +70,7 @@ def begin(parts: Parts) -> CaptureState:
         with explained(config.dsn, "looking for the slot"):
             found = read_slot(parts.control, config.slot)
         if found is not None:
-            raise ConfigError(
-                f"a replication slot {config.slot} is there already, and capture {config.name} has not made "
-                f"it: name another with --slot, or drop it: SELECT pg_drop_replication_slot('{config.slot}')"
-            )
+            raise not_made_by(config.name, config.slot)
         state = CaptureState(slot=config.slot, system=system, phase=Phase.MAKING_SLOT)
         parts.publisher.commit(state)
     if state.system != system:
@@ -96,7 +94,10 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
     config = parts.config
     hit("capture.slot")
     with explained(config.dsn, "dropping the slot of a start that was interrupted"):
-        drop_slot(parts.control, config.slot)
+        found = read_slot(parts.control, config.slot)
+        if found is not None:
+            check_whose(config.name, found)
+            drop_slot(parts.control, config.slot)
     with connect(config.dsn, replication=True) as maker:
         with explained(config.dsn, "making the slot"):
             slot = create_slot(maker, config.slot)

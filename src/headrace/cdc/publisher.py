@@ -93,6 +93,8 @@ class Publisher:
         self._key = config.name.encode()
         self._is_open = False
         self._sent_count = 0
+        self.has_unreadable_state = False
+        """Whether there is a state that is none, which was accepted."""
         with self._told():
             self._topics = Topics(config, answer_s_max)
             self._topics.ensure_state_topic()
@@ -247,7 +249,7 @@ class Publisher:
         except CaptureFailed:
             if not accepts_any:
                 raise
-            state = None
+            state, self.has_unreadable_state = None, True
         return state, found.other_keys
 
     @contextmanager

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.cdc.connection import Connection, connect, explained
 from headrace.cdc.lock import lock_capture
 from headrace.cdc.publisher import Publisher
+from headrace.cdc.slot import check_whose, not_made_by
 from headrace.cdc.slots import drop_publication, drop_slot, has_publication, read_slot, system_identifier
 from headrace.cdc.state import CaptureState, Phase
 from headrace.cdc.topic_names import state_topic_of
@@ -33,8 +34,12 @@ def begin_anew(config: CaptureConfig) -> None:
     with closing(connect(config.dsn)) as control:
         lock_capture(control, config, within_s=LOCK_S_MAX)
         with explained(config.dsn, "looking at the database"):
-            system = system_identifier(control)
-        with closing(Publisher(config)) as publisher:
+            system, found = system_identifier(control), read_slot(control, config.slot)
+        with closing(Publisher(config, accepts_any_state=True)) as publisher:
+            if found is not None:
+                check_whose(config.name, found)
+                if not publisher.has_unreadable_state and not _owns_slot(publisher.state, config, system):
+                    raise not_made_by(config.name, config.slot)
             before = publisher.state or CaptureState(slot=config.slot, system=system, phase=Phase.MAKING_SLOT)
             anew = replace(before, slot=config.slot, system=system, phase=Phase.MAKING_SLOT)
             publisher.commit(replace(anew, lsn=0, tables=(), requests=()))
@@ -57,18 +62,26 @@ def remove(config: CaptureConfig) -> list[str]:
 
 
 def _drop_own(control: Connection, config: CaptureConfig, state: CaptureState | None) -> list[str]:
-    is_here = state is not None and state.system == system_identifier(control)
-    if state is not None and is_here:
-        if state.slot == config.slot and state.phase is not Phase.DONE:
-            drop_slot(control, config.slot)
-        if state.owns_publication:
-            drop_publication(control, config.publication)
+    system = system_identifier(control)
+    if _owns_slot(state, config, system):
+        drop_slot(control, config.slot)
+    if state is not None and state.system == system and state.owns_publication:
+        drop_publication(control, config.publication)
     left = []
     if read_slot(control, config.slot) is not None:
         left.append(f"the replication slot {config.slot}")
     if has_publication(control, config.publication):
         left.append(f"the publication {config.publication}")
     return left
+
+
+def _owns_slot(state: CaptureState | None, config: CaptureConfig, system: str) -> bool:
+    """Whether the state says that the slot was made by the capture, and not dropped by it since."""
+    return (
+        state is not None
+        and (state.slot, state.system) == (config.slot, system)
+        and state.phase is not Phase.DONE
+    )
 
 
 def _delete_topic(config: CaptureConfig, topic: str) -> None:

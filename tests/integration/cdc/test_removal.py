@@ -12,8 +12,10 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.cdc import removal
 from headrace.cdc.publisher import Publisher
-from headrace.cdc.removal import remove
-from headrace.errors import BrokerUnavailable
+from headrace.cdc.record import Record
+from headrace.cdc.removal import begin_anew, remove
+from headrace.errors import BrokerUnavailable, CaptureFailed, ConfigError, SlotLost
+from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.integration.cdc.conftest import World
@@ -111,3 +113,37 @@ def test_the_other_of_two_captures_of_one_prefix_keeps_its_position(world: World
     publisher = Publisher(world.config)
     publisher.close()
     assert publisher.state is not None
+
+
+def test_a_state_that_can_not_be_read_is_no_obstacle_to_beginning_anew(world: World) -> None:
+    make_orders(world)
+    has_run(world)
+    publisher = Publisher(world.config)
+    publisher.send([Record("shop.capture", b"shop", b"what is this?")])
+    publisher._producer.commit_transaction()
+    with pytest.raises(CaptureFailed, match="begins anew"):
+        world.run_to_end()
+    begin_anew(world.config)
+    topics = world.follow(ORDERS)
+    with world.running():
+        eventually(lambda: [each.value["op"] for each in topics.read()] == ["r", "r"])
+
+
+def test_beginning_anew_drops_no_slot_of_others(world: World) -> None:
+    make_orders(world)
+    slot = world.config.slot
+    world.database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", slot)
+    with pytest.raises(ConfigError, match="has not made it"):
+        begin_anew(world.config)
+    world.database.execute("SELECT pg_drop_replication_slot(%s)", slot)
+    begin_anew(world.config)
+    world.database.execute("SELECT pg_create_physical_replication_slot(%s)", slot)
+    try:
+        with pytest.raises(SlotLost, match="it is one of no plugin"):
+            begin_anew(world.config)
+        with pytest.raises(SlotLost, match="it is one of no plugin"):
+            world.run_to_end()
+        assert remove(world.config) == [f"the replication slot {slot}"]
+    finally:
+        # One that is not there any more can't be dropped.
+        world.database.execute("SELECT pg_drop_replication_slot(%s)", slot)
