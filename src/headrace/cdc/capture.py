@@ -149,7 +149,7 @@ class Capture:
         config, requests = self._config, Requests(self._config.directory)
         heartbeat_due_s = look_due_s = time.monotonic()
         while not self._is_ending():
-            side.go_on(streaming.state)
+            streaming.replace_state(side.go_on(streaming.state))
             has_more = streaming.step()
             stream.wait(0.0 if has_more else WAIT_S_MAX)
             now_s = time.monotonic()

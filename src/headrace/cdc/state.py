@@ -6,7 +6,8 @@ the topics:
 
     {"version": 1, "slot": "headrace_shop", "system": "7394...", "lsn": "0/1A2B3C8", "event_count": 4711,
      "phase": "streaming", "tables": [{"schema": "public", "table": "orders", "where": null,
-                                       "after": ["1000"], "row_count": 1000, "estimate": 50000}],
+                                       "after": ["1000"], "row_count": 1000, "estimate": 50000,
+                                       "is_requested": false}],
      "requests": [], "owns_publication": true}
 
 Phases
@@ -53,6 +54,8 @@ class TableSnapshot:
     row_count: int = 0
     estimate: int = 0
     """How many rows the table has, by the database's own guess."""
+    is_requested: bool = False
+    """Whether somebody has asked for it while changes were streamed; else it belongs to the beginning."""
 
     @property
     def name(self) -> str:
@@ -89,12 +92,17 @@ class CaptureState:
         more = replace(first, after=after, row_count=first.row_count + row_count)
         return replace(self, tables=(more, *others))
 
+    def without_first_table(self) -> CaptureState:
+        """After the snapshot of the first table was given up."""
+        return replace(self, tables=self.tables[1:])
+
     def with_request(self, request: str, tables: tuple[TableSnapshot, ...]) -> CaptureState:
         """After more snapshots were asked for."""
         if request in self.requests:
             return self
         requests = (*self.requests, request)[-REQUESTS_KEPT:]
-        return replace(self, tables=self.tables + tables, requests=requests)
+        asked = tuple(replace(each, is_requested=True) for each in tables)
+        return replace(self, tables=self.tables + asked, requests=requests)
 
 
 def to_json(state: CaptureState) -> bytes:
@@ -107,6 +115,7 @@ def to_json(state: CaptureState) -> bytes:
             "after": each.after,
             "row_count": each.row_count,
             "estimate": each.estimate,
+            "is_requested": each.is_requested,
         }
         for each in state.tables
     ]

@@ -26,7 +26,7 @@ try:
     from headrace.cdc.pause import Pause
     from headrace.cdc.removal import begin_anew
     from headrace.cdc.removal import remove as remove_capture
-    from headrace.cdc.requests import Requests
+    from headrace.cdc.requests import Requests, check_condition
     from headrace.cdc.slots import check_settings
     from headrace.cdc.state import CaptureState, TableSnapshot
     from headrace.cdc.status import CaptureStatus, StatusFile, read_status
@@ -92,23 +92,28 @@ def statuses(data: Path, name: str | None) -> list[CaptureStatus]:
 
 def ask_snapshot(config: CaptureConfig, tables: Sequence[str], where: str | None) -> str:
     """Ask a capture for snapshots of tables."""
+    asked = []
     with closing(connect(config.dsn, within_s=0)) as connection:
         published = DatabaseCatalog(connection, config.dsn).published(config.publication)
-    known = {each.name: each for each in published}
-    asked = []
-    for name in tables:
-        if name not in known:
-            raise ConfigError(
-                f"{name} is not captured by {config.name}: it captures {', '.join(known) or 'nothing yet'}"
+        known = {each.name: each for each in published}
+        for name in tables:
+            if name not in known:
+                raise ConfigError(
+                    f"{name} is not captured by {config.name}: it captures "
+                    f"{', '.join(known) or 'nothing yet'}"
+                )
+            table, relation = known[name], known[name].relation
+            if not table.key:
+                raise ConfigError(
+                    f"{name} has no primary key, so its rows can't be read beside changes: add one"
+                )
+            if where is not None:
+                check_condition(connection, config.dsn, table, where)
+            asked.append(
+                TableSnapshot(
+                    schema=relation.schema, table=relation.name, where=where, estimate=table.estimate
+                )
             )
-        if not known[name].key:
-            raise ConfigError(f"{name} has no primary key, so its rows can't be read beside changes: add one")
-        relation = known[name].relation
-        asked.append(
-            TableSnapshot(
-                schema=relation.schema, table=relation.name, where=where, estimate=known[name].estimate
-            )
-        )
     return Requests(config.directory).add(asked)
 
 

@@ -74,6 +74,10 @@ def test_a_capture_is_added_started_paused_resumed_and_removed(
         with_broker.output("capture", "pause", "shop")
         eventually(lambda: status(with_broker)["state"] == "paused", within_s=WITHIN_S)
         headrace_postgres.execute("INSERT INTO orders VALUES (3, 'c')")
+        typo = with_broker.refusal(
+            "capture", "snapshot", "shop", "public.orders", "--where", "idd = 1", code=2
+        )
+        assert "no condition on rows of public.orders" in typo
         with_broker.output("capture", "snapshot", "shop", "public.orders", "--where", "id = 1")
         assert len(values(with_broker)) == 2
         with_broker.output("capture", "resume", "shop")

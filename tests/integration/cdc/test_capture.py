@@ -185,6 +185,45 @@ def test_a_snapshot_can_be_asked_for_while_changes_are_streamed(world: World) ->
     assert markers == {"false", "incremental"}
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        TableSnapshot(schema="public", table="orders", where="1 / (id - 1) > 7"),
+        TableSnapshot(schema="public", table="gone"),
+    ],
+)
+def test_a_snapshot_that_was_asked_for_and_can_not_be_made_is_given_up_loudly(
+    world: World, caplog: pytest.LogCaptureFixture, asked: TableSnapshot
+) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS)
+    last = TableSnapshot(schema="public", table="orders", where="id = 2")
+    Requests(world.config.directory).add([asked, last])
+    with world.running(snapshot="never"):
+        eventually(lambda: list(topics.table(ORDERS)) == [2], within_s=120)
+        world.database.execute("INSERT INTO orders VALUES (4, 'streamed')")
+        eventually(lambda: 4 in topics.table(ORDERS))
+    assert f"goes on without the snapshot of {asked.name}" in caplog.text
+    state = last_state(world)
+    assert state is not None
+    assert state.tables == ()
+
+
+def test_a_table_that_is_gone_before_its_first_snapshot_is_complete_stops_nothing(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_orders(world, 60)
+    assert world.process("capture.snapshot").wait(120) == -9
+    world.database.execute("DROP TABLE orders")
+    world.database.execute("CREATE TABLE others (id int PRIMARY KEY); INSERT INTO others VALUES (1)")
+    topics = world.follow("shop.public.others")
+    with world.running():
+        world.await_streaming()
+        world.database.execute("UPDATE others SET id = 2")
+        eventually(lambda: 2 in topics.table("shop.public.others"))
+    assert "there is no such table any more" in caplog.text
+
+
 def test_a_row_that_changes_after_it_was_read_beside_the_stream_is_not_published_as_it_was(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
