@@ -27,6 +27,7 @@ from headrace.cdc.record import Record
 from headrace.cdc.slot import check_whose, not_made_by
 from headrace.cdc.slots import (
     NewSlot,
+    check_publication,
     check_settings,
     create_slot,
     drop_slot,
@@ -185,6 +186,7 @@ def _with_publication(parts: Parts, state: CaptureState, wanted: list[tuple[str,
     with explained(config.dsn, f"looking for the publication {config.publication}"):
         is_there = has_publication(parts.control, config.publication)
     if is_there and not state.owns_publication:
+        _check_publication(parts, wanted)
         return state
     if not state.owns_publication:
         state = replace(state, owns_publication=True)
@@ -201,7 +203,13 @@ def _with_publication(parts: Parts, state: CaptureState, wanted: list[tuple[str,
             schema,
             table,
         )
+    _check_publication(parts, wanted)
     return state
+
+
+def _check_publication(parts: Parts, wanted: list[tuple[str, str]]) -> None:
+    with explained(parts.config.dsn, f"looking at the publication {parts.config.publication}"):
+        check_publication(parts.control, parts.config.publication, wanted)
 
 
 def find_table(catalog: DatabaseCatalog, publication: str, asked: TableSnapshot) -> PublishedTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +21,15 @@ _LOOK: Final = """
            (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
     FROM pg_replication_slots s WHERE s.slot_name = %s
 """
-
-
+_PUBLICATION: Final = """
+    SELECT pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = %s
+"""
+_OPERATIONS: Final = ("insert", "update", "delete", "truncate")
+_PARTITIONED: Final = """
+    SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'p'
+"""
+_PUBLISHED: Final = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
 _CREATE_PUBLICATION: Final = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
 
 
@@ -106,13 +113,36 @@ def ensure_own_publication(
     if not has_publication(connection, name):
         _alter(connection, _CREATE_PUBLICATION, name, tables)
         return []
-    listed = connection.execute(
-        "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,)
-    ).fetchall()
+    listed = connection.execute(_PUBLISHED, (name,)).fetchall()
     missing = [each for each in tables if each not in listed]
     if missing:
         _alter(connection, "ALTER PUBLICATION {} ADD TABLE {}", name, missing)
     return missing
+
+
+def check_publication(connection: Connection, name: str, tables: Sequence[tuple[str, str]]) -> None:
+    """Refuse a publication by which changes of these tables would be missing, or come by other names."""
+    row = connection.execute(_PUBLICATION, (name,)).fetchone()
+    assert row is not None
+    is_by_root, *publishes = row
+    silent = [operation for operation, is_on in zip(_OPERATIONS, publishes, strict=True) if not is_on]
+    if silent:
+        raise ConfigError(
+            f"the publication {name} leaves out {', '.join(silent)}, so such changes would be missing: ALTER "
+            f"PUBLICATION {name} SET (publish = '{', '.join(_OPERATIONS)}'), or have another (--publication)"
+        )
+    partitioned = _named(set(connection.execute(_PARTITIONED).fetchall()) & set(tables))
+    if partitioned and not is_by_root:
+        raise ConfigError(
+            f"the publication {name} has changes of partitions by their own names, and {partitioned} is "
+            f"partitioned: ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+        )
+    missing = _named(set(tables) - set(connection.execute(_PUBLISHED, (name,)).fetchall()))
+    if missing:
+        raise ConfigError(
+            f"the publication {name} lacks {missing}, so its changes would be missing: ALTER PUBLICATION "
+            f"{name} ADD TABLE {missing}, or say what is captured with --table and --exclude-table"
+        )
 
 
 def drop_publication(connection: Connection, name: str) -> None:
@@ -123,3 +153,7 @@ def drop_publication(connection: Connection, name: str) -> None:
 def _alter(connection: Connection, statement: str, name: str, tables: Sequence[tuple[str, str]]) -> None:
     named = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
     connection.execute(sql.SQL(statement).format(sql.Identifier(name), named))
+
+
+def _named(tables: Iterable[tuple[str, ...]]) -> str:
+    return ", ".join(sorted(".".join(each) for each in tables))

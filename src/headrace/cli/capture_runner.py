@@ -47,7 +47,16 @@ def check(config: CaptureConfig) -> list[str]:
     with closing(connect(config.dsn, within_s=0)) as connection:
         with explained(config.dsn, "looking at the database"):
             check_settings(connection)
-        names = DatabaseCatalog(connection, config.dsn).all_tables()
+        catalog = DatabaseCatalog(connection, config.dsn)
+        names, columns = catalog.all_tables(), catalog.all_columns()
+    unmatched = selection.unmatched(names, columns)
+    if config.outbox_table and config.outbox_table not in {".".join(each) for each in names}:
+        unmatched.append(config.outbox_table)
+    if unmatched:
+        raise ConfigError(
+            f"the database has nothing like {', '.join(unmatched)}: is it mistyped? Tables are named as "
+            "schema.table, columns as schema.table.column"
+        )
     tables = [f"{schema}.{table}" for schema, table in names if selection.takes_table(schema, table)]
     if not tables:
         raise ConfigError(

@@ -61,6 +61,9 @@ def test_a_capture_is_added_started_paused_resumed_and_removed(
     headrace_postgres.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
     slot = f"cli_{headrace_postgres.execute('SELECT current_database()')[0][0]}"
     with_broker.variables["HEADRACE_POSTGRES"] = headrace_postgres.dsn
+    for option, pattern in (("--mask", "public.orders.w=***"), ("--exclude-column", "public.order.v")):
+        told = with_broker.refusal("capture", "add", "shop", option, pattern, code=2)
+        assert f"nothing like {pattern.partition('=')[0]}" in told
     added = with_broker.output("capture", "add", "shop", "--slot", slot, "--heartbeat", "0.2", "--json")
     assert json.loads(added) == {"capture": "shop", "tables": ["public.orders"]}
     assert "already" in with_broker.refusal("capture", "add", "shop", "--slot", slot, code=2)

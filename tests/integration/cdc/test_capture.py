@@ -415,6 +415,25 @@ def test_a_large_transaction_is_streamed_and_published_in_one_piece(world: World
     assert [each["event_count"] for each in ends] == [3991]
 
 
+@pytest.mark.parametrize(
+    ("publication", "words"),
+    [
+        ("FOR TABLE orders", r"lacks public\.parted, so its changes would be missing"),
+        ("FOR ALL TABLES WITH (publish = 'insert, truncate')", "leaves out update, delete"),
+        ("FOR ALL TABLES", r"public\.parted is partitioned: .*publish_via_partition_root"),
+    ],
+)
+def test_a_publication_of_others_by_which_changes_would_be_missing_is_refused(
+    world: World, publication: str, words: str
+) -> None:
+    make_orders(world, 1)
+    keys = "" if "TABLE orders" in publication else "PARTITION BY RANGE (id)"
+    world.database.execute(f"CREATE TABLE parted (id int PRIMARY KEY) {keys}")
+    world.database.execute(f"CREATE PUBLICATION shop {publication}")
+    with pytest.raises(ConfigError, match=words):
+        world.run_to_end(snapshot="only")
+
+
 def test_a_role_that_may_only_replicate_and_read_is_enough(world: World) -> None:
     make_orders(world, 3)
     database = world.database.execute("SELECT current_database()")[0][0]
