@@ -102,6 +102,8 @@ class Capture:
         """Run until stopped, until a snapshot only is complete, or until something is lost."""
         config = self._config
         with ExitStack() as stack:
+            stack.callback(self._progress.unlocked)
+            self._progress.locked()
             control = stack.enter_context(closing(connect(config.dsn)))
             lock_capture(control, config, self._stopping)
             publisher = stack.enter_context(closing(Publisher(config, is_ending=self._stopping.is_set)))

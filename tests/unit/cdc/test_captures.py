@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import subprocess
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,26 @@ def test_what_a_capture_does_is_written_down_and_a_dead_one_is_recognised(tmp_pa
     assert "was killed or crashed" in (dead.last_error or "")
     status.ended("failed", ValueError("no more"))
     assert read_status(tmp_path).last_error == "no more"
+
+
+def test_a_second_process_leaves_the_status_of_the_first_alone(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
+        process = ProcessId.of(first.pid)
+        running = asdict(replace(read_status(tmp_path), state="streaming", process=process))
+        (tmp_path / "status.json").write_text(json.dumps(running))
+        second = StatusFile("shop", tmp_path)
+        second.paused()
+        second.ended("failed", ValueError("runs already"))
+        assert read_status(tmp_path).state == "streaming"
+        second.locked()
+        second.ended("failed", ValueError("no more"))
+        assert read_status(tmp_path).last_error == "no more"
+        (tmp_path / "status.json").write_text(json.dumps(running))
+        first.kill()
+        first.wait()
+    second.unlocked()
+    second.ended("stopped")
+    assert read_status(tmp_path).state == "stopped"
 
 
 def test_a_pause_holds_until_it_is_taken_back(tmp_path: Path) -> None:
