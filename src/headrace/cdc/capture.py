@@ -16,8 +16,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
 
-import psycopg
-
 from headrace.cdc.beginning import Parts, begin
 from headrace.cdc.connection import Connection, connect, emit_message, explained
 from headrace.cdc.database_catalog import DatabaseCatalog
@@ -30,7 +28,7 @@ from headrace.cdc.replication import ReplicationStream
 from headrace.cdc.requests import Requests
 from headrace.cdc.side_snapshots import SideSnapshots
 from headrace.cdc.slot import Slot, check_slot, lag_warning
-from headrace.cdc.slots import drop_slot, read_slot
+from headrace.cdc.slots import drop_slot, is_standby, read_slot
 from headrace.cdc.state import CaptureState, Phase
 from headrace.cdc.streaming import HEARTBEAT, Streaming
 from headrace.config import CaptureConfig
@@ -102,10 +100,10 @@ class Capture:
         """Run until stopped, until a snapshot only is complete, or until something is lost."""
         config = self._config
         with ExitStack() as stack:
-            stack.callback(self._progress.unlocked)
-            self._progress.locked()
             control = stack.enter_context(closing(connect(config.dsn)))
             lock_capture(control, config, self._stopping)
+            stack.callback(self._progress.unlocked)
+            self._progress.locked()
             publisher = stack.enter_context(closing(Publisher(config, is_ending=self._stopping.is_set)))
             if _is_complete(publisher):
                 self._drop_slot(control)
@@ -193,13 +191,12 @@ class Capture:
 
     def _heartbeat(self, parts: Parts) -> None:
         with explained(self._config.dsn, "writing a heartbeat"):
-            try:
+            # Asked each time, since a standby may be promoted.
+            if not is_standby(parts.control):
                 emit_message(parts.control, HEARTBEAT, self._config.name)
-            except psycopg.errors.ReadOnlySqlTransaction:
-                # A standby takes none; then keep-alives alone say how far it is.
-                parts.writer.notices.tell(
-                    "the database is read-only, so no heartbeats are written to its log"
-                )
+                return
+        # Then keep-alives alone say how far it is.
+        parts.writer.notices.tell("the database is a standby, so no heartbeats are written to its log")
 
     def _look(self, parts: Parts, published_lsn: int) -> Slot:
         config = self._config

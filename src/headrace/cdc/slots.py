@@ -87,6 +87,12 @@ def system_identifier(connection: Connection) -> str:
     return str(row[0])
 
 
+def is_standby(connection: Connection) -> bool:
+    """Whether the server follows another one, and takes no writes."""
+    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+    return row is not None and bool(row[0])
+
+
 def check_settings(connection: Connection) -> None:
     """Refuse a server that can't be captured from, and say which setting it needs."""
     row = connection.execute("SHOW wal_level").fetchone()

@@ -393,6 +393,28 @@ def test_an_idle_capture_lets_the_database_delete_its_log(world: World) -> None:
         eventually(has_passed, "the confirmed position")
 
 
+def test_a_standby_that_takes_no_heartbeats_is_captured_without(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_orders(world, 3)
+    # Functions that answer as those of a standby do, and are found before the real ones.
+    world.database.execute(
+        "CREATE SCHEMA standby; "
+        "CREATE FUNCTION standby.pg_is_in_recovery() RETURNS bool LANGUAGE sql AS 'SELECT true'; "
+        "CREATE FUNCTION standby.pg_last_wal_replay_lsn() RETURNS pg_lsn LANGUAGE sql "
+        "AS 'SELECT pg_current_wal_lsn()'; "
+        "CREATE FUNCTION standby.pg_logical_emit_message(bool, text, text, bool) RETURNS pg_lsn "
+        "LANGUAGE plpgsql AS $$ BEGIN RAISE 'recovery is in progress' USING ERRCODE = 'XX000'; END $$"
+    )
+    topics = world.follow(ORDERS)
+    options = "-c search_path=standby,pg_catalog,public"
+    with world.running(dsn=make_conninfo(world.config.dsn, options=options)):
+        world.await_streaming()
+        eventually(lambda: "no heartbeats are written" in caplog.text)
+        world.database.execute("INSERT INTO orders VALUES (4, 'x')")
+        world.eventually_equal(topics, ORDERS, "orders")
+
+
 def test_a_large_transaction_is_streamed_and_published_in_one_piece(world: World) -> None:
     make_orders(world, 1)
     topics = world.follow(ORDERS, "shop.transaction")
