@@ -5,7 +5,8 @@ What a crash interrupts, the next start goes on with:
     nothing → `making the slot` → slot made → `streaming`, tables to read → … → `streaming`, no tables
 
 A slot that is found while the state says `making the slot` was made by us and never read from: it is dropped
-and made anew. One that is found before we have said so is another's, and is left alone.
+and made anew. One that is found before we have said so is another's, and is left alone. So is a publication:
+that we make it is in the state before it is made.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from headrace.cdc.marking import marked
 from headrace.cdc.progress import Progress
 from headrace.cdc.publisher import Publisher
 from headrace.cdc.record import Record
+from headrace.cdc.slot import check_whose, not_made_by
 from headrace.cdc.slots import (
     NewSlot,
+    check_publication,
     check_settings,
     create_slot,
     drop_slot,
-    ensure_publication,
+    ensure_own_publication,
+    has_publication,
     read_slot,
     system_identifier,
 )
@@ -65,15 +69,12 @@ def begin(parts: Parts) -> CaptureState:
     with explained(config.dsn, "looking at the database"):
         check_settings(parts.control)
         system = system_identifier(parts.control)
-    _ensure_publication(parts)
+    wanted = _wanted(parts)
     if state is None:
         with explained(config.dsn, "looking for the slot"):
             found = read_slot(parts.control, config.slot)
         if found is not None:
-            raise ConfigError(
-                f"a replication slot {config.slot} is there already, and capture {config.name} has not made "
-                f"it: name another with --slot, or drop it: SELECT pg_drop_replication_slot('{config.slot}')"
-            )
+            raise not_made_by(config.name, config.slot)
         state = CaptureState(slot=config.slot, system=system, phase=Phase.MAKING_SLOT)
         parts.publisher.commit(state)
     if state.system != system:
@@ -81,6 +82,13 @@ def begin(parts: Parts) -> CaptureState:
             f"capture {config.name} was made for another database server (system {state.system}, this one is "
             f"{system}): name that one, or `headrace capture start {config.name} --new-snapshot` begins anew"
         )
+    if state.slot != config.slot:
+        raise ConfigError(
+            f"capture {config.name} has published what it read from the replication slot {state.slot}, and "
+            f"now names {config.slot}: another one of the name publishes to {config.prefix}.*, too, or its "
+            "settings have changed. Name the first with --slot, or choose another name and --prefix"
+        )
+    state = _with_publication(parts, state, wanted)
     if state.phase is Phase.MAKING_SLOT:
         return _first_time(parts, state)
     return state
@@ -90,7 +98,10 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
     config = parts.config
     hit("capture.slot")
     with explained(config.dsn, "dropping the slot of a start that was interrupted"):
-        drop_slot(parts.control, config.slot)
+        found = read_slot(parts.control, config.slot)
+        if found is not None:
+            check_whose(config.name, found)
+            drop_slot(parts.control, config.slot)
     with ExitStack() as stack:
         with connect(config.dsn, replication=True) as maker:
             waiting = cancelled_when(parts.is_ending, maker, tell=partial(_tell_of_waiting, config.name))
@@ -176,7 +187,7 @@ def _tables_to_read(parts: Parts) -> list[PublishedTable]:
     return [each for each in published if is_captured(parts.config, each.relation.schema, each.relation.name)]
 
 
-def _ensure_publication(parts: Parts) -> None:
+def _wanted(parts: Parts) -> list[tuple[str, str]]:
     config, selection = parts.config, selection_of(parts.config)
     wanted = [
         names
@@ -189,8 +200,22 @@ def _ensure_publication(parts: Parts) -> None:
             f"the database of capture {config.name} has no table that it could capture (asked for "
             f"{patterns}): create one first, or name others with --table"
         )
+    return wanted
+
+
+def _with_publication(parts: Parts, state: CaptureState, wanted: list[tuple[str, str]]) -> CaptureState:
+    """Have the publication, and let the state say whose it is."""
+    config = parts.config
+    with explained(config.dsn, f"looking for the publication {config.publication}"):
+        is_there = has_publication(parts.control, config.publication)
+    if is_there and not state.owns_publication:
+        _check_publication(parts, wanted)
+        return state
+    if not state.owns_publication:
+        state = replace(state, owns_publication=True)
+        parts.publisher.commit(state)
     with explained(config.dsn, f"making the publication {config.publication}"):
-        added = ensure_publication(parts.control, config.publication, wanted)
+        added = ensure_own_publication(parts.control, config.publication, wanted)
     for schema, table in added:
         _logger.warning(
             "%s.%s is captured from now on; rows that it has already are published by "
@@ -201,6 +226,13 @@ def _ensure_publication(parts: Parts) -> None:
             schema,
             table,
         )
+    _check_publication(parts, wanted)
+    return state
+
+
+def _check_publication(parts: Parts, wanted: list[tuple[str, str]]) -> None:
+    with explained(parts.config.dsn, f"looking at the publication {parts.config.publication}"):
+        check_publication(parts.control, parts.config.publication, wanted)
 
 
 def find_table(catalog: DatabaseCatalog, publication: str, asked: TableSnapshot) -> PublishedTable:

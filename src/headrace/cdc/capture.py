@@ -16,8 +16,6 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
 
-import psycopg
-
 from headrace.cdc.beginning import Parts, begin
 from headrace.cdc.cancelling import cancelled_when
 from headrace.cdc.connection import Connection, connect, emit_message, explained
@@ -31,7 +29,7 @@ from headrace.cdc.replication import ReplicationStream
 from headrace.cdc.requests import Requests
 from headrace.cdc.side_snapshots import SideSnapshots
 from headrace.cdc.slot import Slot, check_slot, lag_warning
-from headrace.cdc.slots import drop_slot, read_slot
+from headrace.cdc.slots import drop_slot, is_standby, read_slot
 from headrace.cdc.state import CaptureState, Phase
 from headrace.cdc.streaming import HEARTBEAT, Streaming
 from headrace.config import CaptureConfig
@@ -108,6 +106,8 @@ class Capture:
         with ExitStack() as stack:
             control = stack.enter_context(closing(connect(config.dsn)))
             lock_capture(control, config, self._stopping)
+            stack.callback(self._progress.unlocked)
+            self._progress.locked()
             publisher = stack.enter_context(closing(Publisher(config, is_ending=self._stopping.is_set)))
             if _is_complete(publisher):
                 self._drop_slot(control)
@@ -154,7 +154,7 @@ class Capture:
         config, requests = self._config, Requests(self._config.directory)
         heartbeat_due_s = look_due_s = time.monotonic()
         while not self._is_ending():
-            side.go_on(streaming.state)
+            streaming.replace_state(side.go_on(streaming.state))
             has_more = streaming.step()
             stream.wait(0.0 if has_more else WAIT_S_MAX)
             now_s = time.monotonic()
@@ -196,13 +196,12 @@ class Capture:
 
     def _heartbeat(self, parts: Parts) -> None:
         with explained(self._config.dsn, "writing a heartbeat"):
-            try:
+            # Asked each time, since a standby may be promoted.
+            if not is_standby(parts.control):
                 emit_message(parts.control, HEARTBEAT, self._config.name)
-            except psycopg.errors.ReadOnlySqlTransaction:
-                # A standby takes none; then keep-alives alone say how far it is.
-                parts.writer.notices.tell(
-                    "the database is read-only, so no heartbeats are written to its log"
-                )
+                return
+        # Then keep-alives alone say how far it is.
+        parts.writer.notices.tell("the database is a standby, so no heartbeats are written to its log")
 
     def _look(self, parts: Parts, published_lsn: int) -> Slot:
         config = self._config

@@ -33,6 +33,13 @@ def save_capture(config: CaptureConfig) -> None:
             f"there is a capture {config.name} already: remove it first (headrace capture remove "
             f"{config.name}), or choose another name"
         )
+    for name in names_of(config.data_dir):
+        other = load_capture(config.data_dir, name)
+        if (other.bootstrap, other.prefix) == (config.bootstrap, config.prefix):
+            raise ConfigError(
+                f"capture {name} publishes to {config.prefix}.* already, and each says there how far it is: "
+                "choose another --prefix"
+            )
     config.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = {each.name: getattr(config, each.name) for each in fields(config) if each.name not in _NOT_KEPT}
     unfinished = config.directory / f"{FILE_NAME}~"

@@ -40,6 +40,11 @@ _ALL_TABLES: Final = """
       AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%%'
     ORDER BY n.nspname, c.relname
 """
+_ALL_COLUMNS: Final = """
+    SELECT n.nspname, c.relname, a.attname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+"""
 _COLUMNS: Final = """
     SELECT a.attname, a.atttypid, a.atttypmod,
            CASE %(identity)s::text WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
@@ -114,6 +119,10 @@ class DatabaseCatalog:
     def all_tables(self) -> list[tuple[str, str]]:
         """Schema and name of all tables that could be captured; partitions count as their table."""
         return [(schema, table) for schema, table in self._ask("the tables", _ALL_TABLES, None)]
+
+    def all_columns(self) -> list[tuple[str, str, str]]:
+        """Schema, table and name of all columns of tables."""
+        return [(schema, table, name) for schema, table, name in self._ask("columns", _ALL_COLUMNS, None)]
 
     def published(
         self, publication: str, only: tuple[str | None, str | None] = (None, None)

@@ -9,6 +9,12 @@ from headrace.cdc.state import CaptureState
 class Progress:
     """Hears what happens, on the capture's thread. Must not take long."""
 
+    def locked(self) -> None:
+        """The capture is this process's alone, until it is unlocked."""
+
+    def unlocked(self) -> None:
+        """Another process may have it from now on."""
+
     def snapshot_begun(self, state: CaptureState) -> None:
         """The rows of the state's tables are about to be published."""
 

@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+from headrace.cdc.last_state import find_last_state
 from headrace.cdc.record import Record
 from headrace.cdc.state import CaptureState, from_json, to_json
 from headrace.cdc.topics import Topics
 from headrace.config import MIB
-from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, HeadraceError
+from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, ConfigError, HeadraceError
 from headrace.failpoints import hit
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ BUFFER_BYTES: Final = 2 * REQUEST_BYTES_MAX
 _BUFFER_MESSAGES_MAX: Final = 100_000
 _BUFFER_FULL_S: Final = 0.1
 _GATHER_MS: Final = 20
-_LOOK_BACK_FIRST: Final = 64
-"""How many offsets before the end the last state is looked for first: markers and aborted ones take some."""
 _FENCED: Final = {
     KafkaError._FENCED,  # noqa: SLF001 - that is how the library names its local errors
     KafkaError.PRODUCER_FENCED,
@@ -53,7 +52,24 @@ _UNREACHABLE: Final = {
     KafkaError._TRANSPORT,  # noqa: SLF001 - likewise
     KafkaError._TIMED_OUT,  # noqa: SLF001 - likewise
     KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - likewise
+    # What is said of a transaction that has failed before; the next one may not.
+    KafkaError._STATE,  # noqa: SLF001 - likewise
 }
+_REFUSED: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic, or leave large columns out",
+    KafkaError.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the topic, or leave large columns out",
+    KafkaError.INVALID_RECORD: (
+        "a compacted topic takes no record without a key: give the table a primary key, or the topic another "
+        "cleanup.policy"
+    ),
+    KafkaError.TOPIC_EXCEPTION: "choose another --prefix, or leave the table out",
+    KafkaError.POLICY_VIOLATION: "ask whoever runs the broker",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "have the user write to the capture's topics",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "have the user write with transactional ids headrace.*",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "have the user write idempotently to the cluster",
+}
+"""What a broker refuses the next time, too, although it says so by way of a transaction to abort; and what to
+do."""
 
 
 class Publisher:
@@ -65,14 +81,20 @@ class Publisher:
         *,
         answer_s_max: float = ANSWER_S_MAX,
         is_ending: Callable[[], bool] = lambda: False,
+        accepts_any_state: bool = False,
     ) -> None:
-        """Fence all earlier publishers of the same name. Who is ending waits for no broker any more."""
+        """Fence all earlier publishers of the same name. Who is ending waits for no broker any more.
+
+        Whoever begins anew or ends a capture accepts any state: one that can't be read counts as none.
+        """
         self._is_ending = is_ending
         self._config = config
         self._answer_s_max = answer_s_max
         self._key = config.name.encode()
         self._is_open = False
         self._sent_count = 0
+        self.has_unreadable_state = False
+        """Whether there is a state that is none, which was accepted."""
         with self._told():
             self._topics = Topics(config, answer_s_max)
             self._topics.ensure_state_topic()
@@ -94,12 +116,17 @@ class Publisher:
                 }
             )
             self._producer.init_transactions(answer_s_max)
-            self._state = self._last_state()
+            self._state, self._other_names = self._last_state(accepts_any=accepts_any_state)
 
     @property
     def state(self) -> CaptureState | None:
         """What was published last; None before the first commit of all."""
         return self._state
+
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """Captures that have published to the same topic; there are none where that is not accepted."""
+        return self._other_names
 
     @property
     def sent_count(self) -> int:
@@ -121,6 +148,14 @@ class Publisher:
             self._commit()
         self._state, self._is_open, self._sent_count = state, False, 0
         hit("capture.committed")
+
+    def forget(self) -> None:
+        """Have no state any more."""
+        with self._told():
+            self._begin()
+            self._produce([Record(self._topics.state_topic, self._key, None)])
+            self._commit()
+        self._state, self._is_open, self._sent_count = None, False, 0
 
     def abort(self) -> None:
         """Give up what was sent since the last commit, so that no reader has to wait for it to time out."""
@@ -151,6 +186,7 @@ class Publisher:
         for topic, key, value, headers in records:
             if not is_known(topic):
                 self._topics.ensure(topic)
+            ending_s: float | None = None
             while True:
                 try:
                     if headers:
@@ -159,10 +195,22 @@ class Publisher:
                         produce(topic, value, key)
                 except BufferError:
                     poll(_BUFFER_FULL_S)
+                    ending_s = self._checked_for_end(ending_s)
                 else:
                     break
             count += 1
         return count
+
+    def _checked_for_end(self, ending_s: float | None) -> float | None:
+        """Since when room is waited for although somebody ends the capture; not longer than for an abort."""
+        if not self._is_ending():
+            return None
+        if ending_s is not None and time.monotonic() - ending_s >= ABORT_S_MAX:
+            raise BrokerUnavailable(
+                f"capture {self._config.name} ends while {self._config.bootstrap} takes nothing: what is not "
+                "committed is published after the next start"
+            )
+        return time.monotonic() if ending_s is None else ending_s
 
     def _commit(self) -> None:
         """Commit, in steps between which signals are heard: a broker may be gone for minutes."""
@@ -181,50 +229,28 @@ class Publisher:
             self._producer.begin_transaction()
             self._is_open = True
 
-    def _last_state(self) -> CaptureState | None:
-        consumer = Consumer(
-            {
-                **self._clients,
-                "group.id": f"headrace.capture.{self._config.name}",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 50,
-            }
+    def _last_state(self, *, accepts_any: bool) -> tuple[CaptureState | None, tuple[str, ...]]:
+        config, topic = self._config, self._topics.state_topic
+        found = find_last_state(
+            self._clients,
+            topic,
+            self._key,
+            group=f"headrace.capture.{config.name}",
+            answer_s_max=self._answer_s_max,
         )
+        if found.other_keys and not accepts_any:
+            raise ConfigError(
+                f"capture {config.name} can't publish to {config.prefix}.*: capture "
+                f"{', '.join(found.other_keys)} does, by topic {topic}. Remove one of them, and add it again "
+                "with a --prefix of its own"
+            )
         try:
-            return self._state_before_end(consumer)
-        finally:
-            consumer.close()
-
-    def _state_before_end(self, consumer: Consumer) -> CaptureState | None:
-        partition = TopicPartition(self._topics.state_topic, 0)
-        first, end = consumer.get_watermark_offsets(partition, timeout=self._answer_s_max)
-        look_back = _LOOK_BACK_FIRST
-        while end > first:
-            start = max(first, end - look_back)
-            consumer.assign([TopicPartition(self._topics.state_topic, 0, start)])
-            last = self._last_value(consumer)
-            if last is not None:
-                return from_json(last, self._topics.state_topic)
-            if start == first:
-                break
-            look_back *= 16
-        return None
-
-    def _last_value(self, consumer: Consumer) -> bytes | None:
-        last: bytes | None = None
-        while True:
-            message = consumer.poll(self._answer_s_max)
-            if message is None:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - as above
-            error = message.error()
-            if error is None:
-                last = message.value()
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - as above
-                return last
-            else:
-                raise KafkaException(error)
+            state = None if found.value is None else from_json(found.value, topic)
+        except CaptureFailed:
+            if not accepts_any:
+                raise
+            state, self.has_unreadable_state = None, True
+        return state, found.other_keys
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -232,7 +258,19 @@ class Publisher:
         try:
             yield
         except KafkaException as error:
-            raise self._explained(error.args[0]) from error
+            raise self._explained(self._cause(error.args[0])) from error
+        except TimeoutError as error:
+            raise self._explained(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001 - as above
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """What has failed, where all that is said is that something has, earlier in the transaction."""
+        if error.code() == KafkaError._STATE:  # noqa: SLF001 - as above
+            try:
+                # Not done in this state, and answered with the reason.
+                self._producer.begin_transaction()
+            except KafkaException as reason:
+                return reason.args[0]  # type: ignore[no-any-return]
+        return error
 
     def _explained(self, error: KafkaError) -> HeadraceError:
         name = self._config.name
@@ -241,6 +279,8 @@ class Publisher:
                 f"capture {name} was taken over by another process of the same name, or a transaction took "
                 f"longer than {self._config.transaction_s_max} s (transaction_s_max): let only one run"
             )
+        if error.code() in _REFUSED:
+            return CaptureFailed(f"capture {name} can't publish: {error.str()}: {_REFUSED[error.code()]}")
         if error.code() in _UNREACHABLE or error.txn_requires_abort():
             return BrokerUnavailable(
                 f"capture {name} can't publish to {self._config.bootstrap} for now: {error.str()}"

@@ -1,4 +1,9 @@
-"""The end of a capture, or a new beginning: what it has made in the database and at the broker goes."""
+"""The end of a capture, or a new beginning: what it has made in the database and at the broker goes.
+
+What it has made is what its state says; a slot or a publication that it has not made is left, and named. The
+broker is asked first, so that nothing is gone where it does not answer, and the state is forgotten last, so
+that an end that was interrupted can be had again.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,11 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from headrace.cdc.connection import connect, explained
+from headrace.cdc.connection import Connection, connect, explained
 from headrace.cdc.lock import lock_capture
 from headrace.cdc.publisher import Publisher
-from headrace.cdc.slots import drop_publication, drop_slot, system_identifier
+from headrace.cdc.slot import check_whose, not_made_by
+from headrace.cdc.slots import drop_publication, drop_slot, has_publication, read_slot, system_identifier
 from headrace.cdc.state import CaptureState, Phase
 from headrace.cdc.topic_names import state_topic_of
 from headrace.config import CaptureConfig
@@ -28,21 +34,54 @@ def begin_anew(config: CaptureConfig) -> None:
     with closing(connect(config.dsn)) as control:
         lock_capture(control, config, within_s=LOCK_S_MAX)
         with explained(config.dsn, "looking at the database"):
-            system = system_identifier(control)
-        with closing(Publisher(config)) as publisher:
+            system, found = system_identifier(control), read_slot(control, config.slot)
+        with closing(Publisher(config, accepts_any_state=True)) as publisher:
+            if found is not None:
+                check_whose(config.name, found)
+                if not publisher.has_unreadable_state and not _owns_slot(publisher.state, config, system):
+                    raise not_made_by(config.name, config.slot)
             before = publisher.state or CaptureState(slot=config.slot, system=system, phase=Phase.MAKING_SLOT)
             anew = replace(before, slot=config.slot, system=system, phase=Phase.MAKING_SLOT)
             publisher.commit(replace(anew, lsn=0, tables=(), requests=()))
 
 
-def remove(config: CaptureConfig) -> None:
-    """Drop slot and publication, and forget how far the capture was. Topics of tables stay."""
+def remove(config: CaptureConfig) -> list[str]:
+    """Drop slot and publication, and forget how far the capture was. Topics of tables stay.
+
+    Returns what is there by the capture's names, and was left because the capture has not made it.
+    """
     with closing(connect(config.dsn)) as control:
         lock_capture(control, config, within_s=LOCK_S_MAX)
-        with explained(config.dsn, "removing the capture"):
-            drop_slot(control, config.slot)
-            drop_publication(control, config.publication)
-    _delete_topic(config, state_topic_of(config.prefix))
+        with closing(Publisher(config, answer_s_max=ANSWER_S_MAX, accepts_any_state=True)) as publisher:
+            with explained(config.dsn, "removing the capture"):
+                left = _drop_own(control, config, publisher.state)
+            publisher.forget()
+    if not publisher.other_names:
+        _delete_topic(config, state_topic_of(config.prefix))
+    return left
+
+
+def _drop_own(control: Connection, config: CaptureConfig, state: CaptureState | None) -> list[str]:
+    system = system_identifier(control)
+    if _owns_slot(state, config, system):
+        drop_slot(control, config.slot)
+    if state is not None and state.system == system and state.owns_publication:
+        drop_publication(control, config.publication)
+    left = []
+    if read_slot(control, config.slot) is not None:
+        left.append(f"the replication slot {config.slot}")
+    if has_publication(control, config.publication):
+        left.append(f"the publication {config.publication}")
+    return left
+
+
+def _owns_slot(state: CaptureState | None, config: CaptureConfig, system: str) -> bool:
+    """Whether the state says that the slot was made by the capture, and not dropped by it since."""
+    return (
+        state is not None
+        and (state.slot, state.system) == (config.slot, system)
+        and state.phase is not Phase.DONE
+    )
 
 
 def _delete_topic(config: CaptureConfig, topic: str) -> None:
@@ -50,6 +89,11 @@ def _delete_topic(config: CaptureConfig, topic: str) -> None:
     [deleted] = admin.delete_topics([topic], operation_timeout=ANSWER_S_MAX).values()
     try:
         deleted.result(ANSWER_S_MAX)
+    except TimeoutError as error:
+        raise BrokerUnavailable(
+            f"topic {topic} could not be deleted: {config.bootstrap} has not answered within "
+            f"{ANSWER_S_MAX:.0f} s. Try again"
+        ) from error
     except KafkaException as error:
         if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise BrokerUnavailable(

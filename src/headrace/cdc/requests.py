@@ -14,10 +14,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
+from psycopg import sql
+
+from headrace.cdc.chunks import boundary_query
+from headrace.cdc.connection import Connection, explained, words_of
 from headrace.cdc.state import TableSnapshot
-from headrace.errors import CaptureFailed
+from headrace.errors import CaptureFailed, ConfigError
 
 if TYPE_CHECKING:
+    from headrace.cdc.database_catalog import PublishedTable
     from headrace.cdc.streaming import Streaming
 
 
@@ -52,6 +58,20 @@ class Requests:
         streaming.commit()
         for path in found:
             path.unlink()
+
+
+def check_condition(connection: Connection, dsn: str, table: PublishedTable, where: str) -> None:
+    """Refuse a condition that the database can't plan a query with; nothing is read."""
+    question = sql.SQL("EXPLAIN {}").format(boundary_query(table, where, None, 1))
+    with explained(dsn, f"looking at {table.name}"):
+        try:
+            with connection.transaction():
+                connection.execute("SET TRANSACTION READ ONLY")
+                connection.execute(question)
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
+            raise ConfigError(
+                f"--where {where!r} is no condition on rows of {table.name}: {words_of(dsn, error)}"
+            ) from error
 
 
 def _tables(path: Path) -> tuple[TableSnapshot, ...]:

@@ -27,6 +27,7 @@ from headrace.cdc.values.scalars import Converter, text
 from headrace.errors import ConfigError
 
 HASH_SECRET_BYTES_MIN: Final = 16
+_WILD: Final = set("*?[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,21 @@ class Selection:
                 f"hash_columns needs a hash_secret of at least {HASH_SECRET_BYTES_MIN} bytes, or hashes "
                 f"could be guessed; this one has {len(self.hash_secret)}"
             )
+
+    def unmatched(
+        self, tables: Iterable[tuple[str, str]], columns: Iterable[tuple[str, str, str]]
+    ) -> list[str]:
+        """What matches none of these tables and columns: mistyped, most likely, and then not hidden.
+
+        A pattern of tables to capture may wait for its first table; a table's own name may not.
+        """
+        table_names, column_names = [".".join(each) for each in tables], [".".join(each) for each in columns]
+        named = [each for each in self.include_tables if not _WILD & set(each)]
+        of_columns = (*self.include_columns, *self.exclude_columns, *self.mask_columns, *self.hash_columns)
+        return [
+            *(each for each in (*named, *self.exclude_tables) if not _names(table_names, each)),
+            *(each for each in of_columns if not _names(column_names, each)),
+        ]
 
     def takes_table(self, schema: str, table: str) -> bool:
         """Whether changes of the table are captured."""
@@ -108,6 +124,10 @@ def _check(pattern: str, *, dots: int, like: str) -> None:
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _names(names: Iterable[str], pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 def _mask(mask: str) -> Converter:

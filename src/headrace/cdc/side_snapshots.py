@@ -1,7 +1,13 @@
-"""Snapshots that go on beside the stream: which chunk is read next, and which of its rows are published."""
+"""Snapshots that go on beside the stream: which chunk is read next, and which of its rows are published.
+
+A snapshot that was asked for and can't be made, by a condition that the database does not understand, say, is
+given up with a warning, and the stream goes on. One that belongs to the beginning stops the capture, since
+rows would be missing that nobody asks for again; unless the table is gone, and its rows with it.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -11,12 +17,17 @@ from headrace.cdc.incremental import ChunkReader, ReadChunk
 from headrace.cdc.messages import Relation
 from headrace.cdc.record import Record
 from headrace.cdc.watermark import ChangedKeys, RecentTransactions
+from headrace.errors import HeadraceError
+from headrace.logs import fields
 
 if TYPE_CHECKING:
     from headrace.cdc.beginning import Parts
     from headrace.cdc.settings import EventSettings
-    from headrace.cdc.state import CaptureState
+    from headrace.cdc.state import CaptureState, TableSnapshot
     from headrace.cdc.writer import ChangeWriter
+
+
+_logger = logging.getLogger(__name__)
 
 
 class SideSnapshots:
@@ -50,14 +61,43 @@ class SideSnapshots:
             if record.topic == topic:
                 self._changed.note(xid, record.key)
 
-    def go_on(self, state: CaptureState) -> None:
-        """Have the next chunk read, if the state wants one and none is on its way."""
-        if not state.tables:
-            self._changed.watch(None)
-            # The next reader first waits for what is not noted now.
-            self.close()
-            return
-        asked = state.tables[0]
+    def go_on(self, state: CaptureState) -> CaptureState:
+        """Have the next chunk read, if the state wants one and none is on its way.
+
+        Returns the state, without tables whose snapshot was given up.
+        """
+        while state.tables:
+            try:
+                self._read_next(state.tables[0])
+            except HeadraceError as error:
+                self._check_given_up(state.tables[0], error)
+                # The reader has ended with what it was asked for.
+                self.close()
+                state = state.without_first_table()
+            else:
+                return state
+        self._changed.watch(None)
+        # The next reader first waits for what is not noted now.
+        self.close()
+        return state
+
+    def _check_given_up(self, asked: TableSnapshot, error: HeadraceError) -> None:
+        """Warn of a snapshot that is given up because of an error; raise one that has to stop the capture."""
+        parts = self._parts
+        is_gone = (asked.schema, asked.table) not in parts.catalog.all_tables()
+        if error.retriable or not (asked.is_requested or is_gone):
+            raise error
+        name = parts.config.name
+        _logger.warning(
+            "capture %s goes on without the snapshot of %s, of which %d rows are published: %s",
+            name,
+            asked.name,
+            asked.row_count,
+            f"there is no such table any more ({error})" if is_gone else error,
+            extra=fields(capture=name, table=asked.name),
+        )
+
+    def _read_next(self, asked: TableSnapshot) -> None:
         # Before the chunk is read, so that nothing is changed in between that is not noted.
         self._changed.watch(self._settings.topic_of(asked.schema, asked.table))
         if self._reader is None:

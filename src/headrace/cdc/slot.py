@@ -18,7 +18,7 @@ from typing import Final
 
 from headrace.cdc.positions import format_lsn
 from headrace.config import MIB
-from headrace.errors import SlotLost
+from headrace.errors import ConfigError, SlotLost
 
 WARN_AT_SHARE: Final = 0.5
 """What share of `max_slot_wal_keep_size` may be kept back before that is worth a warning."""
@@ -65,6 +65,24 @@ class Slot:
         return max(0, self.end_lsn - self.restart_lsn) if self.restart_lsn is not None else 0
 
 
+def check_whose(name: str, slot: Slot) -> None:
+    """Refuse a slot that no capture of this database can have made."""
+    if slot.plugin != "pgoutput" or slot.database != slot.current_database:
+        raise SlotLost(
+            f"capture {name} can't use the replication slot {slot.name}: it is one of "
+            f"{slot.plugin or 'no plugin'} for database {slot.database or '(none)'}. Remove the capture, "
+            "which leaves that slot, and add it again with another --slot"
+        )
+
+
+def not_made_by(name: str, slot_name: str) -> ConfigError:
+    """What to say of a slot that may be another's, and is left alone."""
+    return ConfigError(
+        f"a replication slot {slot_name} is there already, and capture {name} has not made it: name another "
+        f"with --slot, or drop it: SELECT pg_drop_replication_slot('{slot_name}')"
+    )
+
+
 def check_slot(name: str, slot_name: str, slot: Slot | None, position_lsn: int) -> Slot:
     """Return the slot if the capture may go on from its position; else raise SlotLost."""
     published = f"Published is everything up to {format_lsn(position_lsn)}"
@@ -73,15 +91,11 @@ def check_slot(name: str, slot_name: str, slot: Slot | None, position_lsn: int) 
             f"capture {name} can't go on: its replication slot {slot_name} is gone. {published}; what was "
             f"changed since then is missing. {_GO_ON.format(name=name)}"
         )
+    check_whose(name, slot)
     if slot.wal_status is WalStatus.LOST:
         raise SlotLost(
             f"capture {name} can't go on: the database has deleted log that its replication slot {slot_name} "
             f"needed (max_slot_wal_keep_size). {published}. {_GO_ON.format(name=name)}"
-        )
-    if slot.plugin != "pgoutput" or slot.database != slot.current_database:
-        raise SlotLost(
-            f"capture {name} can't use the replication slot {slot_name}: it is one of "
-            f"{slot.plugin or 'no plugin'} for database {slot.database or '(none)'}. Name another with --slot"
         )
     if slot.confirmed_lsn is not None and slot.confirmed_lsn > position_lsn:
         raise SlotLost(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +21,15 @@ _LOOK: Final = """
            (SELECT setting::bigint FROM pg_settings WHERE name = 'max_slot_wal_keep_size')
     FROM pg_replication_slots s WHERE s.slot_name = %s
 """
-
-
+_PUBLICATION: Final = """
+    SELECT pubviaroot, pubinsert, pubupdate, pubdelete, pubtruncate FROM pg_publication WHERE pubname = %s
+"""
+_OPERATIONS: Final = ("insert", "update", "delete", "truncate")
+_PARTITIONED: Final = """
+    SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = 'p'
+"""
+_PUBLISHED: Final = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
 _CREATE_PUBLICATION: Final = "CREATE PUBLICATION {} FOR TABLE {} WITH (publish_via_partition_root = true)"
 
 
@@ -64,9 +71,10 @@ def create_slot(replication: Connection, slot_name: str) -> NewSlot:
 
 
 def drop_slot(connection: Connection, slot_name: str) -> bool:
-    """Drop a slot, and say whether there was one."""
+    """Drop a slot, and say whether there was one. One of another plugin or database is none of ours."""
     row = connection.execute(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+        "WHERE slot_name = %s AND plugin = 'pgoutput' AND database = current_database()",
         (slot_name,),
     ).fetchone()
     return row is not None
@@ -79,6 +87,12 @@ def system_identifier(connection: Connection) -> str:
     return str(row[0])
 
 
+def is_standby(connection: Connection) -> bool:
+    """Whether the server follows another one, and takes no writes."""
+    row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
+    return row is not None and bool(row[0])
+
+
 def check_settings(connection: Connection) -> None:
     """Refuse a server that can't be captured from, and say which setting it needs."""
     row = connection.execute("SHOW wal_level").fetchone()
@@ -89,29 +103,52 @@ def check_settings(connection: Connection) -> None:
         )
 
 
-def ensure_publication(
+def has_publication(connection: Connection, name: str) -> bool:
+    """Whether there is a publication of the name."""
+    row = connection.execute("SELECT FROM pg_publication WHERE pubname = %s", (name,)).fetchone()
+    return row is not None
+
+
+def ensure_own_publication(
     connection: Connection, name: str, tables: Sequence[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """Have a publication of these tables, and return those that were added to one that was there.
 
-    One that belongs to somebody else is left as it is: whoever made it decides what may be captured.
+    One that somebody else has made is not for this: whoever made it decides what may be captured.
     """
-    found = connection.execute(
-        "SELECT puballtables, pg_has_role(pubowner, 'USAGE') FROM pg_publication WHERE pubname = %s", (name,)
-    ).fetchone()
-    if found is None:
+    if not has_publication(connection, name):
         _alter(connection, _CREATE_PUBLICATION, name, tables)
         return []
-    has_all, is_ours = found
-    if has_all or not is_ours:
-        return []
-    listed = connection.execute(
-        "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s", (name,)
-    ).fetchall()
+    listed = connection.execute(_PUBLISHED, (name,)).fetchall()
     missing = [each for each in tables if each not in listed]
     if missing:
         _alter(connection, "ALTER PUBLICATION {} ADD TABLE {}", name, missing)
     return missing
+
+
+def check_publication(connection: Connection, name: str, tables: Sequence[tuple[str, str]]) -> None:
+    """Refuse a publication by which changes of these tables would be missing, or come by other names."""
+    row = connection.execute(_PUBLICATION, (name,)).fetchone()
+    assert row is not None
+    is_by_root, *publishes = row
+    silent = [operation for operation, is_on in zip(_OPERATIONS, publishes, strict=True) if not is_on]
+    if silent:
+        raise ConfigError(
+            f"the publication {name} leaves out {', '.join(silent)}, so such changes would be missing: ALTER "
+            f"PUBLICATION {name} SET (publish = '{', '.join(_OPERATIONS)}'), or have another (--publication)"
+        )
+    partitioned = _named(set(connection.execute(_PARTITIONED).fetchall()) & set(tables))
+    if partitioned and not is_by_root:
+        raise ConfigError(
+            f"the publication {name} has changes of partitions by their own names, and {partitioned} is "
+            f"partitioned: ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
+        )
+    missing = _named(set(tables) - set(connection.execute(_PUBLISHED, (name,)).fetchall()))
+    if missing:
+        raise ConfigError(
+            f"the publication {name} lacks {missing}, so its changes would be missing: ALTER PUBLICATION "
+            f"{name} ADD TABLE {missing}, or say what is captured with --table and --exclude-table"
+        )
 
 
 def drop_publication(connection: Connection, name: str) -> None:
@@ -122,3 +159,7 @@ def drop_publication(connection: Connection, name: str) -> None:
 def _alter(connection: Connection, statement: str, name: str, tables: Sequence[tuple[str, str]]) -> None:
     named = sql.SQL(", ").join(sql.Identifier(*table) for table in tables)
     connection.execute(sql.SQL(statement).format(sql.Identifier(name), named))
+
+
+def _named(tables: Iterable[tuple[str, ...]]) -> str:
+    return ", ".join(sorted(".".join(each) for each in tables))

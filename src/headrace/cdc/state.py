@@ -6,8 +6,9 @@ the topics:
 
     {"version": 1, "slot": "headrace_shop", "system": "7394...", "lsn": "0/1A2B3C8", "event_count": 4711,
      "phase": "streaming", "tables": [{"schema": "public", "table": "orders", "where": null,
-                                       "after": ["1000"], "row_count": 1000, "estimate": 50000}],
-     "requests": []}
+                                       "after": ["1000"], "row_count": 1000, "estimate": 50000,
+                                       "is_requested": false}],
+     "requests": [], "owns_publication": true}
 
 Phases
 - `making the slot`    written before the slot is made: one that is found in this phase was never read from
@@ -53,6 +54,8 @@ class TableSnapshot:
     row_count: int = 0
     estimate: int = 0
     """How many rows the table has, by the database's own guess."""
+    is_requested: bool = False
+    """Whether somebody has asked for it while changes were streamed; else it belongs to the beginning."""
 
     @property
     def name(self) -> str:
@@ -74,6 +77,8 @@ class CaptureState:
     tables: tuple[TableSnapshot, ...] = ()
     requests: tuple[str, ...] = ()
     """The last requests for further snapshots that were taken in, so that none is taken in twice."""
+    owns_publication: bool = False
+    """Whether the capture has made its publication, or is about to; else it is another's, and left alone."""
 
     def advanced(self, lsn: int, event_count: int) -> CaptureState:
         """After more events, up to a position, which never goes back."""
@@ -87,12 +92,17 @@ class CaptureState:
         more = replace(first, after=after, row_count=first.row_count + row_count)
         return replace(self, tables=(more, *others))
 
+    def without_first_table(self) -> CaptureState:
+        """After the snapshot of the first table was given up."""
+        return replace(self, tables=self.tables[1:])
+
     def with_request(self, request: str, tables: tuple[TableSnapshot, ...]) -> CaptureState:
         """After more snapshots were asked for."""
         if request in self.requests:
             return self
         requests = (*self.requests, request)[-REQUESTS_KEPT:]
-        return replace(self, tables=self.tables + tables, requests=requests)
+        asked = tuple(replace(each, is_requested=True) for each in tables)
+        return replace(self, tables=self.tables + asked, requests=requests)
 
 
 def to_json(state: CaptureState) -> bytes:
@@ -105,6 +115,7 @@ def to_json(state: CaptureState) -> bytes:
             "after": each.after,
             "row_count": each.row_count,
             "estimate": each.estimate,
+            "is_requested": each.is_requested,
         }
         for each in state.tables
     ]
@@ -118,6 +129,7 @@ def to_json(state: CaptureState) -> bytes:
             "event_count": state.event_count,
             "tables": tables,
             "requests": state.requests,
+            "owns_publication": state.owns_publication,
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -140,6 +152,7 @@ def from_json(text: bytes, topic: str) -> CaptureState:
             event_count=told["event_count"],
             tables=tuple(_table(each) for each in told["tables"]),
             requests=tuple(told["requests"]),
+            owns_publication=told.get("owns_publication", False),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CaptureFailed(

@@ -9,6 +9,9 @@ stopped      somebody asked it to stop
 done         it was a snapshot only, and is complete
 failed       it ended on an error, which `last_error` tells
 crashed      never written: the file says that it runs, and its process is gone
+
+Only the process that has the capture's lock writes, or one that finds none at work: a second one that waits
+for the lock, and perhaps gives up, leaves what the first has written.
 """
 
 from __future__ import annotations
@@ -67,7 +70,17 @@ class StatusFile(Progress):
         self._path = directory / FILE_NAME
         self._written_s = 0.0
         self._status = CaptureStatus(name=name, state="starting", process=ProcessId.own())
+        self._is_locked = False
         self._write()
+
+    def locked(self) -> None:
+        """The capture is this process's alone."""
+        self._is_locked = True
+        self._write()
+
+    def unlocked(self) -> None:
+        """Another process may have it from now on."""
+        self._is_locked = False
 
     def snapshot_begun(self, state: CaptureState) -> None:
         """The rows of the state's tables are about to be published."""
@@ -124,7 +137,16 @@ class StatusFile(Progress):
         if time.monotonic() - self._written_s >= WRITE_S:
             self._write()
 
+    def _is_anothers(self) -> bool:
+        if self._is_locked:
+            return False
+        found = read_status(self._path.parent)
+        is_own = found.process is None or found.process == self._status.process
+        return not is_own and found.state not in _ENDED and found.seen_now().state != "crashed"
+
     def _write(self) -> None:
+        if self._is_anothers():
+            return
         self._written_s = time.monotonic()
         now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

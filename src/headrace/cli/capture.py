@@ -240,15 +240,18 @@ def resume_capture(name: Name, data: DataDir, as_json: AsJson = False) -> None:
 
 @app.command("remove")
 def remove_capture(name: Name, data: DataDir, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Drop a capture's slot and publication and forget how far it was. Its topics of tables stay."""
+    """Drop the slot and the publication that a capture has made, and forget it. Topics of tables stay."""
     from headrace.cli.capture_runner import load, remove  # noqa: PLC0415  # see above
 
     config = load(data, name)
     if not yes:
         typer.confirm(f"Remove capture {name} with its slot {config.slot}?", abort=True, err=True)
-    remove(config)
+    left = remove(config)
+    others = f". Left, as the capture has not made it: {' and '.join(left)}" if left else ""
     report(
-        f"capture {name} is gone; its topics are there", {"capture": name, "removed": True}, as_json=as_json
+        f"capture {name} is gone; its topics are there{others}",
+        {"capture": name, "removed": True, "left": left},
+        as_json=as_json,
     )
 
 

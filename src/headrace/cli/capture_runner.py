@@ -26,7 +26,7 @@ try:
     from headrace.cdc.pause import Pause
     from headrace.cdc.removal import begin_anew
     from headrace.cdc.removal import remove as remove_capture
-    from headrace.cdc.requests import Requests
+    from headrace.cdc.requests import Requests, check_condition
     from headrace.cdc.slots import check_settings
     from headrace.cdc.state import CaptureState, TableSnapshot
     from headrace.cdc.status import CaptureStatus, StatusFile, read_status
@@ -47,7 +47,16 @@ def check(config: CaptureConfig) -> list[str]:
     with closing(connect(config.dsn, within_s=0)) as connection:
         with explained(config.dsn, "looking at the database"):
             check_settings(connection)
-        names = DatabaseCatalog(connection, config.dsn).all_tables()
+        catalog = DatabaseCatalog(connection, config.dsn)
+        names, columns = catalog.all_tables(), catalog.all_columns()
+    unmatched = selection.unmatched(names, columns)
+    if config.outbox_table and config.outbox_table not in {".".join(each) for each in names}:
+        unmatched.append(config.outbox_table)
+    if unmatched:
+        raise ConfigError(
+            f"the database has nothing like {', '.join(unmatched)}: is it mistyped? Tables are named as "
+            "schema.table, columns as schema.table.column"
+        )
     tables = [f"{schema}.{table}" for schema, table in names if selection.takes_table(schema, table)]
     if not tables:
         raise ConfigError(
@@ -92,23 +101,28 @@ def statuses(data: Path, name: str | None) -> list[CaptureStatus]:
 
 def ask_snapshot(config: CaptureConfig, tables: Sequence[str], where: str | None) -> str:
     """Ask a capture for snapshots of tables."""
+    asked = []
     with closing(connect(config.dsn, within_s=0)) as connection:
         published = DatabaseCatalog(connection, config.dsn).published(config.publication)
-    known = {each.name: each for each in published}
-    asked = []
-    for name in tables:
-        if name not in known:
-            raise ConfigError(
-                f"{name} is not captured by {config.name}: it captures {', '.join(known) or 'nothing yet'}"
+        known = {each.name: each for each in published}
+        for name in tables:
+            if name not in known:
+                raise ConfigError(
+                    f"{name} is not captured by {config.name}: it captures "
+                    f"{', '.join(known) or 'nothing yet'}"
+                )
+            table, relation = known[name], known[name].relation
+            if not table.key:
+                raise ConfigError(
+                    f"{name} has no primary key, so its rows can't be read beside changes: add one"
+                )
+            if where is not None:
+                check_condition(connection, config.dsn, table, where)
+            asked.append(
+                TableSnapshot(
+                    schema=relation.schema, table=relation.name, where=where, estimate=table.estimate
+                )
             )
-        if not known[name].key:
-            raise ConfigError(f"{name} has no primary key, so its rows can't be read beside changes: add one")
-        relation = known[name].relation
-        asked.append(
-            TableSnapshot(
-                schema=relation.schema, table=relation.name, where=where, estimate=known[name].estimate
-            )
-        )
     return Requests(config.directory).add(asked)
 
 
@@ -118,10 +132,11 @@ def set_paused(config: CaptureConfig, *, paused: bool) -> bool:
     return pause.set() if paused else pause.clear()
 
 
-def remove(config: CaptureConfig) -> None:
-    """Drop what a capture has made, and forget it."""
-    remove_capture(config)
+def remove(config: CaptureConfig) -> list[str]:
+    """Drop what a capture has made, and forget it; return what is left that it has not made."""
+    left = remove_capture(config)
     delete_files(config)
+    return left
 
 
 class Shown(StatusFile):

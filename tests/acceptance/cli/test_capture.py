@@ -61,6 +61,9 @@ def test_a_capture_is_added_started_paused_resumed_and_removed(
     headrace_postgres.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
     slot = f"cli_{headrace_postgres.execute('SELECT current_database()')[0][0]}"
     with_broker.variables["HEADRACE_POSTGRES"] = headrace_postgres.dsn
+    for option, pattern in (("--mask", "public.orders.w=***"), ("--exclude-column", "public.order.v")):
+        told = with_broker.refusal("capture", "add", "shop", option, pattern, code=2)
+        assert f"nothing like {pattern.partition('=')[0]}" in told
     added = with_broker.output("capture", "add", "shop", "--slot", slot, "--heartbeat", "0.2", "--json")
     assert json.loads(added) == {"capture": "shop", "tables": ["public.orders"]}
     assert "already" in with_broker.refusal("capture", "add", "shop", "--slot", slot, code=2)
@@ -74,6 +77,10 @@ def test_a_capture_is_added_started_paused_resumed_and_removed(
         with_broker.output("capture", "pause", "shop")
         eventually(lambda: status(with_broker)["state"] == "paused", within_s=WITHIN_S)
         headrace_postgres.execute("INSERT INTO orders VALUES (3, 'c')")
+        typo = with_broker.refusal(
+            "capture", "snapshot", "shop", "public.orders", "--where", "idd = 1", code=2
+        )
+        assert "no condition on rows of public.orders" in typo
         with_broker.output("capture", "snapshot", "shop", "public.orders", "--where", "id = 1")
         assert len(values(with_broker)) == 2
         with_broker.output("capture", "resume", "shop")

@@ -185,6 +185,41 @@ def test_a_snapshot_can_be_asked_for_while_changes_are_streamed(world: World) ->
     assert markers == {"false", "incremental"}
 
 
+def test_a_snapshot_that_was_asked_for_and_can_not_be_made_is_given_up_loudly(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS)
+    wrong = TableSnapshot(schema="public", table="orders", where="1 / (id - 1) > 7")
+    gone = TableSnapshot(schema="public", table="gone")
+    last = TableSnapshot(schema="public", table="orders", where="id = 2")
+    Requests(world.config.directory).add([wrong, gone, last])
+    with world.running(snapshot="never"):
+        eventually(lambda: list(topics.table(ORDERS)) == [2], within_s=120)
+        world.database.execute("INSERT INTO orders VALUES (4, 'streamed')")
+        eventually(lambda: 4 in topics.table(ORDERS))
+    for asked in (wrong, gone):
+        assert f"goes on without the snapshot of {asked.name}" in caplog.text
+    state = last_state(world)
+    assert state is not None
+    assert state.tables == ()
+
+
+def test_a_table_that_is_gone_before_its_first_snapshot_is_complete_stops_nothing(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_orders(world, 60)
+    assert world.process("capture.snapshot").wait(120) == -9
+    world.database.execute("DROP TABLE orders")
+    world.database.execute("CREATE TABLE others (id int PRIMARY KEY); INSERT INTO others VALUES (1)")
+    topics = world.follow("shop.public.others")
+    with world.running():
+        world.await_streaming()
+        world.database.execute("UPDATE others SET id = 2")
+        eventually(lambda: 2 in topics.table("shop.public.others"))
+    assert "there is no such table any more" in caplog.text
+
+
 def test_a_row_that_changes_after_it_was_read_beside_the_stream_is_not_published_as_it_was(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,6 +350,15 @@ def test_a_slot_of_the_name_that_is_not_ours_is_left_alone(world: World) -> None
         assert read_slot(connection, world.config.slot) is not None
 
 
+def test_a_capture_does_not_go_on_from_the_position_of_another_slot(world: World) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS)
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+    with pytest.raises(ConfigError, match=f"{world.config.slot}, and now names other"):
+        world.run_to_end(slot="other")
+
+
 def test_a_second_capture_of_the_name_is_kept_out_and_the_first_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +389,28 @@ def test_an_idle_capture_lets_the_database_delete_its_log(world: World) -> None:
         eventually(has_passed, "the confirmed position")
 
 
+def test_a_standby_that_takes_no_heartbeats_is_captured_without(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_orders(world, 3)
+    # Functions that answer as those of a standby do, and are found before the real ones.
+    world.database.execute(
+        "CREATE SCHEMA standby; "
+        "CREATE FUNCTION standby.pg_is_in_recovery() RETURNS bool LANGUAGE sql AS 'SELECT true'; "
+        "CREATE FUNCTION standby.pg_last_wal_replay_lsn() RETURNS pg_lsn LANGUAGE sql "
+        "AS 'SELECT pg_current_wal_lsn()'; "
+        "CREATE FUNCTION standby.pg_logical_emit_message(bool, text, text, bool) RETURNS pg_lsn "
+        "LANGUAGE plpgsql AS $$ BEGIN RAISE 'recovery is in progress' USING ERRCODE = 'XX000'; END $$"
+    )
+    topics = world.follow(ORDERS)
+    options = "-c search_path=standby,pg_catalog,public"
+    with world.running(dsn=make_conninfo(world.config.dsn, options=options)):
+        world.await_streaming()
+        eventually(lambda: "no heartbeats are written" in caplog.text)
+        world.database.execute("INSERT INTO orders VALUES (4, 'x')")
+        world.eventually_equal(topics, ORDERS, "orders")
+
+
 def test_a_large_transaction_is_streamed_and_published_in_one_piece(world: World) -> None:
     make_orders(world, 1)
     topics = world.follow(ORDERS, "shop.transaction")
@@ -365,6 +431,25 @@ def test_a_large_transaction_is_streamed_and_published_in_one_piece(world: World
         if each.topic == "shop.transaction" and each.value["status"] == "END"
     ]
     assert [each["event_count"] for each in ends] == [3991]
+
+
+@pytest.mark.parametrize(
+    ("publication", "words"),
+    [
+        ("FOR TABLE orders", r"lacks public\.parted, so its changes would be missing"),
+        ("FOR ALL TABLES WITH (publish = 'insert, truncate')", "leaves out update, delete"),
+        ("FOR ALL TABLES", r"public\.parted is partitioned: .*publish_via_partition_root"),
+    ],
+)
+def test_a_publication_of_others_by_which_changes_would_be_missing_is_refused(
+    world: World, publication: str, words: str
+) -> None:
+    make_orders(world, 1)
+    keys = "" if "TABLE orders" in publication else "PARTITION BY RANGE (id)"
+    world.database.execute(f"CREATE TABLE parted (id int PRIMARY KEY) {keys}")
+    world.database.execute(f"CREATE PUBLICATION shop {publication}")
+    with pytest.raises(ConfigError, match=words):
+        world.run_to_end(snapshot="only")
 
 
 def test_a_role_that_may_only_replicate_and_read_is_enough(world: World) -> None:

@@ -12,7 +12,7 @@ from headrace.cdc.publisher import Publisher
 from headrace.cdc.record import Record
 from headrace.cdc.state import CaptureState, Phase
 from headrace.config import CaptureConfig
-from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced
+from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, ConfigError
 
 STATE = CaptureState(slot="s", system="1", phase=Phase.STREAMING)
 
@@ -23,6 +23,26 @@ def config_of(broker: Broker) -> CaptureConfig:
 
 def records(*numbers: int) -> list[Record]:
     return [Record("shop.public.orders", b'{"id":%d}' % n, b'{"op":"c"}', (("n", b"1"),)) for n in numbers]
+
+
+class FullProducer:
+    """Has no room, ever."""
+
+    def __init__(self) -> None:
+        self.polled_count = 0
+
+    def begin_transaction(self) -> None: ...
+
+    def abort_transaction(self, timeout: float) -> None: ...
+
+    def flush(self, timeout: float) -> None: ...
+
+    def produce(self, *_: object, **__: object) -> None:
+        raise BufferError
+
+    def poll(self, timeout: float) -> None:  # noqa: ARG002
+        self.polled_count += 1
+        assert self.polled_count < 10, "it waits for ever"
 
 
 def test_what_is_committed_is_read_back_and_what_is_not_never_was(headrace_broker: Broker) -> None:
@@ -69,6 +89,14 @@ def test_captures_of_other_names_do_not_disturb_each_other(headrace_broker: Brok
         assert one.state != other.state
 
 
+def test_the_position_of_another_capture_is_never_taken_for_ones_own(headrace_broker: Broker) -> None:
+    config = config_of(headrace_broker)
+    with closing(Publisher(config)) as publisher:
+        publisher.commit(STATE.advanced(100, 2))
+    with pytest.raises(ConfigError, match=r"capture b can't publish to shop\.\*: capture shop does"):
+        Publisher(replace(config, name="b", prefix="shop"))
+
+
 def test_a_topic_that_somebody_else_has_written_to_stops_the_capture(headrace_broker: Broker) -> None:
     config = config_of(headrace_broker)
     with closing(Publisher(config)) as publisher:
@@ -79,6 +107,46 @@ def test_a_topic_that_somebody_else_has_written_to_stops_the_capture(headrace_br
         publisher._is_open = False
     with pytest.raises(CaptureFailed, match="none that a capture writes"):
         Publisher(config)
+
+
+@pytest.mark.parametrize("has_failed_before", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "record", "words"),
+    [
+        ({"max.message.bytes": "1000"}, Record("shop.t", b"1", b"x" * 2000), "raise max.message.bytes"),
+        ({"cleanup.policy": "compact"}, Record("shop.t", None, b"x"), "takes no record without a key"),
+    ],
+)
+def test_a_record_that_will_always_be_refused_stops_the_capture(
+    headrace_broker: Broker, settings: dict[str, str], record: Record, words: str, *, has_failed_before: bool
+) -> None:
+    config = replace(config_of(headrace_broker), topic_settings=settings)
+    with closing(Publisher(config)) as publisher:
+        publisher.send([record])
+        if has_failed_before:
+            publisher._producer.flush()
+        with pytest.raises(CaptureFailed, match=words):
+            publisher.send(records(1)) if has_failed_before else publisher.commit(STATE)
+
+
+def test_a_transaction_that_an_outage_has_ended_is_had_again(headrace_broker: Broker) -> None:
+    with closing(Publisher(config_of(headrace_broker))) as publisher:
+        publisher.send(records(1))
+        publisher.commit(STATE)
+        # What the client says of a transaction that is none any more.
+        publisher._is_open = True
+        with pytest.raises(BrokerUnavailable, match="for now"):
+            publisher.send(records(2))
+
+
+def test_who_ends_does_not_wait_for_room_without_end(
+    headrace_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.cdc.publisher.ABORT_S_MAX", 0.0)
+    with closing(Publisher(config_of(headrace_broker), is_ending=lambda: True)) as publisher:
+        monkeypatch.setattr(publisher, "_producer", FullProducer())
+        with pytest.raises(BrokerUnavailable, match=r"ends while .* takes nothing"):
+            publisher.send(records(1))
 
 
 def test_a_broker_that_is_not_there_is_named() -> None:

@@ -17,7 +17,7 @@ from headrace.cdc.messages import UNCHANGED, Commit, Insert, LogicalMessage, Mes
 from headrace.cdc.missing_values import read_missing
 from headrace.cdc.pgoutput import decode
 from headrace.cdc.replication import Alive, Data, ReplicationStream
-from headrace.cdc.slots import NewSlot, create_slot, drop_slot, ensure_publication, read_slot
+from headrace.cdc.slots import NewSlot, create_slot, drop_slot, ensure_own_publication, read_slot
 from headrace.errors import CaptureFailed, ConfigError, SlotLost, StoreUnavailable
 from headrace.testing.postgres import TestDatabase
 from headrace.testing.waiting import eventually
@@ -32,7 +32,7 @@ class Streamed:
         database.execute("CREATE TYPE mood AS ENUM ('ok', 'sad')")
         database.execute("CREATE TABLE orders (b text, a int, m mood[], n numeric(8, 2), PRIMARY KEY (a, b))")
         with closing(connect(database.dsn)) as connection:
-            ensure_publication(connection, "p", [("public", "orders")])
+            ensure_own_publication(connection, "p", [("public", "orders")])
         with closing(connect(database.dsn, replication=True)) as connection:
             self.slot: NewSlot = create_slot(connection, self.slot_name)
 
@@ -169,7 +169,7 @@ def test_the_catalog_describes_tables_as_the_stream_does(streamed: Streamed) -> 
     )
     database.execute("ALTER TABLE payments REPLICA IDENTITY FULL")
     with closing(connect(database.dsn)) as connection, streamed.stream() as stream:
-        assert ensure_publication(connection, "p", [("public", "payments"), ("public", "orders")]) == [
+        assert ensure_own_publication(connection, "p", [("public", "payments"), ("public", "orders")]) == [
             ("public", "payments")
         ]
         database.execute("INSERT INTO orders VALUES ('x', 1)")
@@ -223,7 +223,7 @@ def test_missing_values_come_from_the_table_itself_or_its_partitions(
     headrace_postgres.execute(table)
     headrace_postgres.execute(other)
     with closing(connect(headrace_postgres.dsn)) as connection:
-        ensure_publication(connection, "p", [("public", "orders")])
+        ensure_own_publication(connection, "p", [("public", "orders")])
         relation = DatabaseCatalog(connection, headrace_postgres.dsn).published("p")[-1].relation
         update = Update(relation.oid, None, False, [b"1", UNCHANGED])
         missing = MissingValues(relation=relation, key={"id": b"1"}, columns=("v",), update=update)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import subprocess
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,16 @@ def test_a_capture_is_read_back_as_it_was_written_and_others_can_not_read_it(tmp
         save_capture(config)
     delete_files(config)
     assert names_of(tmp_path) == []
+
+
+def test_two_captures_of_one_broker_can_not_have_the_same_topics(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    save_capture(config)
+    with pytest.raises(ConfigError, match=r"capture shop publishes to shop\.\* already"):
+        save_capture(replace(config, name="b"))
+    save_capture(replace(config, name="c", bootstrap="other:9092"))
+    save_capture(replace(config, name="d", prefix="d"))
+    assert names_of(tmp_path) == ["c", "d", "shop"]
 
 
 def test_what_was_not_written_down_or_can_not_be_read_is_named(tmp_path: Path) -> None:
@@ -85,6 +97,26 @@ def test_what_a_capture_does_is_written_down_and_a_dead_one_is_recognised(tmp_pa
     assert "was killed or crashed" in (dead.last_error or "")
     status.ended("failed", ValueError("no more"))
     assert read_status(tmp_path).last_error == "no more"
+
+
+def test_a_second_process_leaves_the_status_of_the_first_alone(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as first:
+        process = ProcessId.of(first.pid)
+        running = asdict(replace(read_status(tmp_path), state="streaming", process=process))
+        (tmp_path / "status.json").write_text(json.dumps(running))
+        second = StatusFile("shop", tmp_path)
+        second.paused()
+        second.ended("failed", ValueError("runs already"))
+        assert read_status(tmp_path).state == "streaming"
+        second.locked()
+        second.ended("failed", ValueError("no more"))
+        assert read_status(tmp_path).last_error == "no more"
+        (tmp_path / "status.json").write_text(json.dumps(running))
+        first.kill()
+        first.wait()
+    second.unlocked()
+    second.ended("stopped")
+    assert read_status(tmp_path).state == "stopped"
 
 
 def test_a_pause_holds_until_it_is_taken_back(tmp_path: Path) -> None:

@@ -142,3 +142,33 @@ def test_a_key_can_not_be_masked() -> None:
 def test_a_selection_that_can_not_be_meant_is_refused(settings: dict[str, object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         Selection(**settings)  # type: ignore[arg-type]
+
+
+def test_patterns_that_match_nothing_are_named() -> None:
+    tables = [("public", "users"), ("public", "orders")]
+    columns = [("public", "users", "email"), ("public", "orders", "id")]
+    right = Selection(
+        include_tables=("public.users", "later.*"),
+        exclude_tables=("*.orders",),
+        include_columns=("public.users.*",),
+        exclude_columns=("*.*.email",),
+        mask_columns={"public.users.email": "***"},
+    )
+    assert right.unmatched(tables, columns) == []
+    wrong = Selection(
+        include_tables=("public.user",),
+        exclude_tables=("*.order",),
+        include_columns=("public.orders.i",),
+        exclude_columns=("public.user.email",),
+        mask_columns={"public.users.emial": "***"},
+        hash_columns=("public.users.mail",),
+        hash_secret=b"0123456789abcdef",
+    )
+    assert wrong.unmatched(tables, columns) == [
+        "public.user",
+        "*.order",
+        "public.orders.i",
+        "public.user.email",
+        "public.users.emial",
+        "public.users.mail",
+    ]

@@ -49,7 +49,7 @@ def test_a_slot_that_has_lost_changes_stops_the_capture_and_says_how_to_go_on(
 
 @pytest.mark.parametrize("change", [{"plugin": "test_decoding"}, {"database": "other"}])
 def test_a_slot_of_another_kind_or_database_is_refused(change: dict[str, str]) -> None:
-    with pytest.raises(SlotLost, match="Name another with --slot"):
+    with pytest.raises(SlotLost, match="with another --slot"):
         check_slot("shop", "s", replace(SLOT, **change), 300)  # type: ignore[arg-type]
 
 

@@ -17,6 +17,7 @@ tables = st.builds(
     after=st.none() | st.lists(st.text(max_size=5)).map(tuple),
     row_count=st.integers(0, 2**40),
     estimate=st.integers(0, 2**40),
+    is_requested=st.booleans(),
 )
 states = st.builds(
     CaptureState,
@@ -27,6 +28,7 @@ states = st.builds(
     event_count=st.integers(0, 2**60),
     tables=st.lists(tables, max_size=3).map(tuple),
     requests=st.lists(st.text(max_size=5), max_size=3).map(tuple),
+    owns_publication=st.booleans(),
 )
 
 STATE = CaptureState(slot="s", system="1", phase=Phase.STREAMING, lsn=100)
@@ -63,7 +65,9 @@ def test_chunks_lead_through_the_tables_one_after_the_other() -> None:
     state = STATE.with_request("a", (ORDERS, USERS)).with_chunk(("10",), 10).with_chunk(("20",), 9)
     assert state.tables[0].after == ("20",)
     assert state.tables[0].row_count == 19
-    assert state.with_chunk(None, 1).tables == (USERS,)
+    [users] = state.with_chunk(None, 1).tables
+    assert (users.name, users.is_requested) == (USERS.name, True)
+    assert state.without_first_table().tables == (users,)
     assert state.with_chunk(None, 1).with_chunk(None, 0).tables == ()
 
 
