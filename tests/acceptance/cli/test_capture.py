@@ -91,6 +91,8 @@ def test_a_capture_is_added_started_paused_resumed_and_removed(
         line_with(process, "stopped")
         assert process.wait(WITHIN_S) == 0
     assert status(with_broker)["state"] == "stopped"
+    in_use = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+    eventually(lambda: not headrace_postgres.execute(in_use, slot), within_s=WITHIN_S)
     headrace_postgres.execute("SELECT pg_drop_replication_slot(%s)", slot)
     assert "is gone" in with_broker.refusal("capture", "start", "shop", code=1)
     assert "is gone" in status(with_broker)["last_error"]

@@ -181,6 +181,14 @@ class World:
         active = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
         eventually(lambda: self.database.execute(active, self.config.slot), "the stream", within_s=WITHIN_S)
 
+    def drop_slot(self) -> None:
+        """Drop the slot, which is in use until the server has noticed that its reader has ended."""
+        in_use = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+        eventually(
+            lambda: not self.database.execute(in_use, self.config.slot), "an idle slot", within_s=WITHIN_S
+        )
+        self.database.execute("SELECT pg_drop_replication_slot(%s)", self.config.slot)
+
     def eventually_equal(self, follower: Follower, topic: str, table: str) -> None:
         """The topic, folded, becomes the table."""
 

@@ -297,7 +297,7 @@ def test_a_slot_that_vanishes_stops_the_capture_loudly(world: World) -> None:
     topics = world.follow(ORDERS)
     with world.running():
         world.eventually_equal(topics, ORDERS, "orders")
-    world.database.execute("SELECT pg_drop_replication_slot(%s)", world.config.slot)
+    world.drop_slot()
     world.database.execute("INSERT INTO orders VALUES (4, 'nobody will know')")
     with pytest.raises(SlotLost, match=r"is gone.*--new-snapshot"):
         world.run_to_end()
@@ -308,7 +308,7 @@ def test_a_slot_that_was_made_anew_behind_our_back_stops_the_capture_loudly(worl
     topics = world.follow(ORDERS)
     with world.running():
         world.eventually_equal(topics, ORDERS, "orders")
-    world.database.execute("SELECT pg_drop_replication_slot(%s)", world.config.slot)
+    world.drop_slot()
     world.database.execute("INSERT INTO orders VALUES (4, 'nobody will know')")
     world.database.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", world.config.slot)
     with pytest.raises(SlotLost, match="somebody else has read"):
