@@ -33,6 +33,11 @@ _LEFT_OPEN = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 """kafka-python drops connections that it gives up while they are made, and leaves their sockets open."""
 
 
+_ONCE_MORE = pytest.mark.flaky(reruns=1)
+"""Real clients, browsers and clusters stumble now and then. What fails is tried once more, and the summary
+names it as RERUN either way. Pure logic never stumbles, so nothing under `tests/unit` is tried twice."""
+
+
 _STDERR = pytest.StashKey[int]()
 
 
@@ -63,6 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "kafka_python" in item.nodeid.replace("-", "_"):
             item.add_marker(_LEFT_OPEN)
+        if "unit" not in item.path.relative_to(config.rootpath).parts[:2]:
+            item.add_marker(_ONCE_MORE)
     worker_count = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = _dealt(items, worker_count)
 

@@ -114,7 +114,7 @@ def _start(supervisor: Supervisor, example: Path, directory: Path, options: Demo
         console_child(free_address("page", options.port), bootstrap, directory, example / "view.toml")
     )
     say(f"page      [bold]{page}[/bold]")
-    say("pipeline  starting Spark (about 10 seconds)")
+    say("pipeline  starting Spark (about half a minute)")
     running = supervisor.start(pipeline_child(example, bootstrap, directory, realtime=options.realtime))
     say(f"pipeline  running {running}")
     supervisor.start(generator_child(example, bootstrap, rate=options.rate, seed=options.seed, more=TROUBLES))

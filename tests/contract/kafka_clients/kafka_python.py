@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -95,6 +96,7 @@ class KafkaPythonConsumer(Consumer):
         with _errors():
             self._consumer = kafka.KafkaConsumer(**settings)
         self._is_open = True
+        self._read_ahead: list[Record] = []
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Ask for the partitions first: a leader that learns of them while it joins assigns none of them."""
@@ -109,6 +111,10 @@ class KafkaPythonConsumer(Consumer):
         return {(each.topic, each.partition) for each in self._consumer.assignment()}
 
     def poll(self, timeout_s: float = POLL_S) -> list[Record]:
+        ahead, self._read_ahead = self._read_ahead, []
+        return ahead or self._poll(timeout_s)
+
+    def _poll(self, timeout_s: float) -> list[Record]:
         with _errors():
             found = self._consumer.poll(timeout_ms=round(timeout_s * 1000))
         return [_record(each) for records in found.values() for each in records]
@@ -126,8 +132,16 @@ class KafkaPythonConsumer(Consumer):
             return _integer(self._consumer.position(TopicPartition(*partition)))
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Where this client has begun to join anew, do as its error says: poll, then commit again."""
+        deadline = time.monotonic() + WITHIN_S
+        while self._is_joining_anew() and time.monotonic() < deadline:
+            self._read_ahead += self._poll(POLL_S)
         with _errors():
             self._consumer.commit(_rows(offsets))
+
+    def _is_joining_anew(self) -> bool:
+        """Its poll may return in the middle of a join; a commit then fails without asking the broker."""
+        return bool(self._consumer._coordinator.rebalance_in_progress())
 
     def committed(self, partition: Partition) -> int | None:
         with _errors():
