@@ -85,7 +85,7 @@ class Platform:
                     self.example, self.bootstrap, self.directory, realtime=realtime, batch_s=batch_s
                 )
             )
-        more = ("--cards", str(self._load.cards), "--theft-pause", str(THEFT_PAUSE_S))
+        more = ("--cards", str(self._load.cards), "--theft-pause", str(THEFT_PAUSE_S), "--sleepless")
         self._generator.start(
             generator_child(self.example, self.bootstrap, rate=self._load.rate, seed=7, more=more)
         )

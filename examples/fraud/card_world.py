@@ -99,6 +99,8 @@ class World:
     late_share: float = LATE_SHARE
     duplicate_share: float = 0.0
     malformed_share: float = 0.0
+    sleepless: bool = False
+    """Whether holders pay around the clock: then each card is used as often, whatever the hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -347,6 +349,8 @@ class Arrivals(Iterator[Arrival]):
                     yield card
 
     def _is_asleep(self, card: _Card) -> bool:
+        if self._world.sleepless:
+            return False
         now = self._moment(self._due_s())
         hour = (now.hour + now.minute / 60 + CITIES[card.city][3]) % 24
         return hour >= ASLEEP[0] or hour < ASLEEP[1]

@@ -325,6 +325,7 @@ def _world(options: argparse.Namespace) -> World:
         late_share=options.late,
         duplicate_share=options.duplicates,
         malformed_share=options.malformed,
+        sleepless=options.sleepless,
     )
 
 
@@ -343,6 +344,7 @@ def _options() -> argparse.Namespace:
         default=THEFT_PAUSE_S,
         help="seconds from one theft to the next, on average (%(default)s)",
     )
+    add("--sleepless", action="store_true", help="let holders pay around the clock, each as often")
     add("--start", type=_instant, help="event time of the first record (now; with --speed, a day ago)")
     add("--speed", type=_positive, default=1.0, help="how much faster event time goes (%(default)s)")
     add("--late", type=_share, default=LATE_SHARE, help="share of transactions that come late (%(default)s)")

@@ -54,6 +54,16 @@ def test_who_falls_behind_leaves_out_what_is_too_old() -> None:
     assert (on_time, next(stream).due_s) == (0.1, 60.0)
 
 
+def test_holders_that_sleep_leave_more_to_those_who_don_t_unless_they_are_sleepless() -> None:
+    def busiest(**settings: Any) -> int:
+        night = NOON.replace(hour=4)
+        arrivals = sent(5_000, start=night, card_count=500, theft_pause_s=1e6, late_share=0, **settings)
+        return max(Counter(one.key for one in arrivals).values())
+
+    # Ten uses of each card on average: where each has its turn, none has much more.
+    assert busiest(sleepless=True) < 14 < busiest()
+
+
 def test_a_day_passes_in_a_minute_if_asked_to() -> None:
     last = sent(601, rate=10, speed=1440)[-1]
 
