@@ -34,8 +34,8 @@ _LEFT_OPEN = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 
 _ONCE_MORE = pytest.mark.flaky(reruns=1)
-"""Real clients, browsers and clusters stumble now and then. What fails is tried once more, and the summary
-names it as RERUN either way. Pure logic never stumbles, so nothing under `tests/unit` is tried twice."""
+"""Clients and browsers of others stumble now and then. What fails with them is tried once more, and the summary
+names it as RERUN. Nothing else is: what is lost once in a hundred kills is lost."""
 
 
 _STDERR = pytest.StashKey[int]()
@@ -68,7 +68,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "kafka_python" in item.nodeid.replace("-", "_"):
             item.add_marker(_LEFT_OPEN)
-        if "unit" not in item.path.relative_to(config.rootpath).parts[:2]:
+        if "contract" in item.path.parts or item.get_closest_marker("browser") is not None:
             item.add_marker(_ONCE_MORE)
     worker_count = getattr(config, "workerinput", {}).get("workercount", 1)
     items[:] = _dealt(items, worker_count)
