@@ -179,7 +179,7 @@ def check(name: str, found: Counter[Alert], expected: Counter[Alert]) -> None:
 def report(rates: dict[str, list[float]]) -> None:
     """Print the table."""
     steady = {name: statistics.median(each) for name, each in rates.items()}
-    print("| way | steady events/s | beside transformWithState |\n|---|---|---|")
+    print("| way | steady events/s | beside a list |\n|---|---|---|")
     for name, runs in rates.items():
         beside = f"{steady[name] / steady[PEER]:.1f}x" if PEER in steady else "-"
         print(f"| {name} | {steady[name]:,.0f} ({min(runs):,.0f} to {max(runs):,.0f}) | {beside} |")
