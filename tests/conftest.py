@@ -34,8 +34,8 @@ _LEFT_OPEN = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 
 _ONCE_MORE = pytest.mark.flaky(reruns=1)
-"""Clients and browsers of others stumble now and then. What fails with them is tried once more, and the summary
-names it as RERUN. Nothing else is: what is lost once in a hundred kills is lost."""
+"""Clients and browsers of others stumble now and then. What fails with them is tried once more, and the
+summary names it as RERUN. Nothing else is: what is lost once in a hundred kills is lost."""
 
 
 _STDERR = pytest.StashKey[int]()
