@@ -36,6 +36,7 @@ from headrace.cdc.slots import (
     drop_slot,
     ensure_own_publication,
     has_publication,
+    not_published,
     read_slot,
     system_identifier,
 )
@@ -61,6 +62,8 @@ class Parts:
     progress: Progress
     is_ending: Callable[[], bool]
     """Whether somebody wants the capture to stop or to pause."""
+    has_temporary_slot: bool = False
+    """Whether the slot is needed for a snapshot only, and for no longer than that takes to be taken up."""
 
 
 def begin(parts: Parts) -> CaptureState:
@@ -106,7 +109,7 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
         with connect(config.dsn, replication=True) as maker:
             waiting = cancelled_when(parts.is_ending, maker, tell=partial(_tell_of_waiting, config.name))
             with explained(config.dsn, "making the slot"), waiting:
-                slot = create_slot(maker, config.slot)
+                slot = create_slot(maker, config.slot, is_temporary=parts.has_temporary_slot)
             hit("capture.slot.made")
             state = replace(state, slot=slot.name, phase=Phase.STREAMING, lsn=slot.consistent_lsn)
             tables = [] if config.snapshot == "never" else _tables_to_read(parts)
@@ -119,7 +122,8 @@ def _first_time(parts: Parts, state: CaptureState) -> CaptureState:
             tables = _locked(parts, snapshot, tables)
         state = replace(state, tables=tuple(map(_to_read, tables)))
         parts.publisher.commit(state)
-        return _published(parts, state, slot, tables, snapshot)
+        with cancelled_when(parts.is_ending, *snapshot.connections):
+            return _published(parts, state, slot, tables, snapshot)
 
 
 def _tell_of_waiting(name: str) -> None:
@@ -187,13 +191,25 @@ def _tables_to_read(parts: Parts) -> list[PublishedTable]:
     return [each for each in published if is_captured(parts.config, each.relation.schema, each.relation.name)]
 
 
-def _wanted(parts: Parts) -> list[tuple[str, str]]:
+def left_out(parts: Parts) -> list[str]:
+    """Tables that are to be captured and are not published, such as those that were created since."""
+    config = parts.config
+    with explained(config.dsn, f"looking at the publication {config.publication}"):
+        missing = not_published(parts.control, config.publication, _matching(parts))
+    return [".".join(names) for names in missing]
+
+
+def _matching(parts: Parts) -> list[tuple[str, str]]:
     config, selection = parts.config, selection_of(parts.config)
-    wanted = [
+    return [
         names
         for names in parts.catalog.all_tables()
-        if selection.takes_table(*names) or f"{names[0]}.{names[1]}" == config.outbox_table
+        if selection.takes_table(*names) or ".".join(names) == config.outbox_table
     ]
+
+
+def _wanted(parts: Parts) -> list[tuple[str, str]]:
+    config, wanted = parts.config, _matching(parts)
     if not wanted:
         patterns = ", ".join(config.include_tables) or "any table"
         raise ConfigError(

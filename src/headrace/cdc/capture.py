@@ -16,7 +16,7 @@ from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Final
 
-from headrace.cdc.beginning import Parts, begin
+from headrace.cdc.beginning import Parts, begin, left_out
 from headrace.cdc.cancelling import cancelled_when
 from headrace.cdc.connection import Connection, connect, emit_message, explained
 from headrace.cdc.database_catalog import DatabaseCatalog
@@ -40,6 +40,8 @@ LOOK_S: Final = 5.0
 """How often the slot is looked at."""
 WAIT_S_MAX: Final = 0.5
 """How long nothing may come before requests are looked for."""
+LOOK_FOR_TABLES_S: Final = 60.0
+"""How often tables are looked for that were created since, and are not captured."""
 SLOT_FREE_S_MAX: Final = 10.0
 SLOT_FREE_PAUSE_S: Final = 0.05
 RESTART_PAUSE_S_FIRST: Final = 0.5
@@ -51,13 +53,19 @@ _logger = logging.getLogger(__name__)
 class Capture:
     """One capture. `run` and `keep_running` belong to one thread; `stop` may be called from any."""
 
-    def __init__(self, config: CaptureConfig, progress: Progress | None = None) -> None:
+    def __init__(
+        self, config: CaptureConfig, progress: Progress | None = None, *, has_temporary_slot: bool = False
+    ) -> None:
+        """A temporary slot leaves nothing behind in the database, and is for a snapshot only: what is
+        interrupted can't be gone on with."""
+        assert config.snapshot == "only" or not has_temporary_slot, "changes are read from a slot that stays"
         self._config = config
         self._progress = progress or Progress()
         self._stopping = threading.Event()
         self._stream: ReplicationStream | None = None
         self._pause = Pause(config.directory)
         self._warned: str | None = None
+        self._has_temporary_slot = has_temporary_slot
 
     @property
     def is_stopping(self) -> bool:
@@ -113,16 +121,18 @@ class Capture:
                 self._drop_slot(control)
                 return
             catalog = DatabaseCatalog(control, config.dsn)
-            settings = settings_of(config, control.info.dbname)
+            settings = settings_of(config, control.info.dbname, catalog.money_fraction_digits())
             parts = Parts(
                 config=config,
                 control=control,
                 catalog=catalog,
                 publisher=publisher,
-                writer=writer_of(config, settings, catalog),
+                writer=writer_of(config, settings, catalog, publisher.state),
                 progress=self._progress,
                 is_ending=self._is_ending,
+                has_temporary_slot=self._has_temporary_slot,
             )
+            self._tell_of_partitions(parts)
             with cancelled_when(self._is_ending, control):
                 state = begin(parts)
                 if not self._is_ending() and not self._is_done(parts, state):
@@ -133,10 +143,13 @@ class Capture:
 
     def _streamed(self, parts: Parts, side: SideSnapshots, state: CaptureState) -> None:
         config = self._config
+        # Of the transaction before the first one, all that is known is that it is published.
+        parts.writer.last_commit_lsn = state.lsn
         self._look(parts, state.lsn)
         for table in parts.catalog.published(config.publication):
             parts.writer.know(table.relation)
             side.described(table.relation)
+        parts.writer.announced.begun()
         stream = ReplicationStream(
             config.dsn, slot=state.slot, publication=config.publication, start_lsn=state.lsn
         )
@@ -152,7 +165,7 @@ class Capture:
         self, parts: Parts, stream: ReplicationStream, side: SideSnapshots, streaming: Streaming
     ) -> None:
         config, requests = self._config, Requests(self._config.directory)
-        heartbeat_due_s = look_due_s = time.monotonic()
+        heartbeat_due_s = look_due_s = tables_due_s = time.monotonic()
         while not self._is_ending():
             streaming.replace_state(side.go_on(streaming.state))
             has_more = streaming.step()
@@ -161,6 +174,9 @@ class Capture:
             if config.heartbeat_s and now_s >= heartbeat_due_s:
                 heartbeat_due_s = now_s + config.heartbeat_s
                 self._heartbeat(parts)
+            if now_s >= tables_due_s:
+                tables_due_s = now_s + LOOK_FOR_TABLES_S
+                self._tell_of_new_tables(parts)
             if now_s >= look_due_s:
                 look_due_s = now_s + LOOK_S
                 published = parts.publisher.state
@@ -214,6 +230,22 @@ class Capture:
             _logger.warning(warning, extra=fields(capture=config.name, kept_bytes=slot.kept_bytes))
         self._warned = warning
         return slot
+
+    def _tell_of_partitions(self, parts: Parts) -> None:
+        count = self._config.partition_count
+        if count > 1:
+            parts.writer.notices.tell(
+                f"its topics have {count} partitions, and a TRUNCATE is told in one of them: who reads the "
+                "others keeps rows that are gone. A table that is truncated needs --partitions 1"
+            )
+            self._tell_notices(parts)
+
+    def _tell_of_new_tables(self, parts: Parts) -> None:
+        for table in left_out(parts):
+            parts.writer.notices.tell(
+                f"{table} is not captured, as the publication {self._config.publication} does not have it: "
+                "the next start adds it, if the capture has made the publication, and else says what to do"
+            )
 
     def _tell_notices(self, parts: Parts) -> None:
         for sentence in parts.writer.notices.take():

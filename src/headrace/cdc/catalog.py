@@ -39,8 +39,8 @@ class Catalog(Protocol):
         """The type, or None where it is gone or never was: its values are then texts."""
         ...
 
-    def primary_key_of(self, relation: Relation) -> tuple[str, ...]:
-        """The columns of the table's primary key; none where it has none, or is gone."""
+    def primary_key_of(self, relation: Relation) -> tuple[str, ...] | None:
+        """The columns of the table's primary key; none where it has none; None where the table is gone."""
         ...
 
 
@@ -82,7 +82,7 @@ def key_columns(relation: Relation, catalog: Catalog) -> tuple[RelationColumn, .
     of_identity = tuple(column for column in relation.columns if column.is_identity)
     if relation.identity == "d":
         return of_identity
-    primary_key = frozenset(catalog.primary_key_of(relation))
+    primary_key = frozenset(catalog.primary_key_of(relation) or ())
     of_primary_key = tuple(column for column in relation.columns if column.name in primary_key)
     is_whole = bool(primary_key) and len(of_primary_key) == len(primary_key)
     if relation.identity == "i":

@@ -90,6 +90,11 @@ def lock_query(tables: Sequence[PublishedTable], *, waits: bool = True) -> sql.C
     )
 
 
+def plan_query(table: PublishedTable) -> sql.Composed:
+    """What is planned, and not run: that locks the table's indexes until the transaction ends."""
+    return sql.SQL("EXPLAIN SELECT FROM {}").format(_source(table))
+
+
 def parse_rows(block: bytes) -> Iterator[CopiedRow]:
     """Rows of COPY's text format; a block holds whole rows."""
     for line in block.removesuffix(b"\n").split(b"\n"):

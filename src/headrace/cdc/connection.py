@@ -45,6 +45,7 @@ _HOPELESS: Final = (
     "must be superuser or replication role",
     "permission denied",
     "certificate verify failed",
+    "does not match host name",
     "does not support SSL",
 )
 """What a server says that will say the same the next time. A refused connection has no SQLSTATE to go by."""
@@ -52,12 +53,18 @@ _HOPELESS: Final = (
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def connect(dsn: str, *, replication: bool = False, within_s: float = CONNECT_S_MAX) -> Connection:
+def connect(
+    dsn: str,
+    *,
+    replication: bool = False,
+    within_s: float = CONNECT_S_MAX,
+    attempt_s_max: int = CONNECT_ATTEMPT_S_MAX,
+) -> Connection:
     """Connect, again and again for a while where no server answers. Each statement is a transaction."""
     spaces = {ord(" "): "\\ "}
     options = " ".join(f"-c {name}={value.translate(spaces)}" for name, value in _SESSION.items())
     parameters: dict[str, Any] = {
-        "connect_timeout": CONNECT_ATTEMPT_S_MAX,
+        "connect_timeout": attempt_s_max,
         "application_name": "headrace capture",
         "keepalives_idle": 30,
         "keepalives_interval": 10,

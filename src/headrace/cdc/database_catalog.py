@@ -16,9 +16,13 @@ _TYPE: Final = """
 """
 _PRIMARY_KEY: Final = """
     SELECT a.attname FROM pg_index i
-    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
-    WHERE i.indrelid = %s AND i.indisprimary ORDER BY array_position(i.indkey::smallint[], a.attnum)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid
+    WHERE i.indrelid = %s AND i.indisprimary
+      AND array_position(i.indkey::smallint[], a.attnum) < i.indnkeyatts
+    ORDER BY array_position(i.indkey::smallint[], a.attnum)
 """
+"""Columns that an index only includes lie behind those of its key; positions begin with 0."""
+_IS_THERE: Final = "SELECT 1 FROM pg_class WHERE oid = %s"
 _TABLES: Final = """
     SELECT c.oid, n.nspname, c.relname, c.relreplident::text, c.relkind = 'p',
            (CASE WHEN c.reltuples < 0 THEN size.rows_bytes / 100 ELSE c.reltuples END)::bigint,
@@ -48,12 +52,16 @@ _ALL_COLUMNS: Final = """
 _COLUMNS: Final = """
     SELECT a.attname, a.atttypid, a.atttypmod,
            CASE %(identity)s::text WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (
-               SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND a.attnum = ANY (i.indkey)
+               SELECT FROM pg_index i
+               WHERE i.indrelid = a.attrelid
+                 AND array_position(i.indkey::smallint[], a.attnum) < i.indnkeyatts
                  AND CASE %(identity)s::text WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END
     FROM pg_attribute a
     WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
     ORDER BY a.attnum
 """
+_ONE: Final = "SELECT 1::money::text"
+"""A one, and as many zeros as there are digits behind the point."""
 _LISTED: Final = """
     SELECT attnames, rowfilter FROM pg_publication_tables
     WHERE pubname = %s AND schemaname = %s AND tablename = %s
@@ -111,9 +119,12 @@ class DatabaseCatalog:
             )
         return self._types[oid]
 
-    def primary_key_of(self, relation: Relation) -> tuple[str, ...]:
-        """The columns of the table's primary key, in its order; none where it has none, or is gone."""
-        rows = self._ask(f"the key of {relation.schema}.{relation.name}", _PRIMARY_KEY, (relation.oid,))
+    def primary_key_of(self, relation: Relation) -> tuple[str, ...] | None:
+        """The columns of the table's primary key, in its order; None where the table is gone."""
+        what = f"the key of {relation.schema}.{relation.name}"
+        rows = self._ask(what, _PRIMARY_KEY, (relation.oid,))
+        if not rows and not self._ask(what, _IS_THERE, (relation.oid,)):
+            return None
         return tuple(row[0] for row in rows)
 
     def all_tables(self) -> list[tuple[str, str]]:
@@ -123,6 +134,11 @@ class DatabaseCatalog:
     def all_columns(self) -> list[tuple[str, str, str]]:
         """Schema, table and name of all columns of tables."""
         return [(schema, table, name) for schema, table, name in self._ask("columns", _ALL_COLUMNS, None)]
+
+    def money_fraction_digits(self) -> int:
+        """How many digits money has behind the point here, by `lc_monetary`: none in Japan, say."""
+        [(one,)] = self._ask("how money is written", _ONE, None)
+        return sum(map(str.isdigit, one)) - 1
 
     def published(
         self, publication: str, only: tuple[str | None, str | None] = (None, None)
@@ -155,7 +171,7 @@ class DatabaseCatalog:
 
     def _key(self, relation: Relation) -> tuple[str, ...]:
         key = tuple(column.name for column in key_columns(relation, self))
-        primary_key = self.primary_key_of(relation) if len(key) > 1 else ()
+        primary_key = (self.primary_key_of(relation) if len(key) > 1 else None) or ()
         return primary_key if set(primary_key) == set(key) else key
 
     def _columns(self, oid: int, identity: str, listed: list[str] | None) -> tuple[RelationColumn, ...]:

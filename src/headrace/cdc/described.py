@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.cdc.catalog import Catalog, PgType
+from headrace.cdc.known_keys import KnownKeys
 from headrace.cdc.messages import Relation, Type
 from headrace.cdc.notices import Notices
 from headrace.cdc.outbox import Outbox, OutboxRoute
@@ -22,13 +23,14 @@ class DescribedTables:
         self,
         *,
         settings: EventSettings,
-        catalog: Catalog,
+        catalog: KnownKeys,
         selection: Selection,
         outbox: Outbox | None,
         notices: Notices,
     ) -> None:
         self._settings = settings
         self.catalog = TypesByName(catalog)
+        self._keys = catalog
         self._selection = selection
         self._outbox = outbox
         self._notices = notices
@@ -55,6 +57,11 @@ class DescribedTables:
         self._relations[relation.oid] = relation
         self._described[relation.oid] = described
         return described
+
+    def know(self, relation: Relation) -> Described:
+        """The same of a table that the database, and not the stream, describes as it is now."""
+        self._keys.learn(relation)
+        return self.describe(relation)
 
     def name_type(self, named: Type) -> None:
         """A type that is not built in has this name."""
@@ -109,6 +116,6 @@ class TypesByName:
         """What the catalog knows, or at least the name."""
         return self._catalog.type_of(oid) or self._named.get(oid)
 
-    def primary_key_of(self, relation: Relation) -> tuple[str, ...]:
+    def primary_key_of(self, relation: Relation) -> tuple[str, ...] | None:
         """What the catalog knows."""
         return self._catalog.primary_key_of(relation)

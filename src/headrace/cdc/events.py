@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from importlib.metadata import version
 
+from headrace.cdc.announced import Announced
 from headrace.cdc.catalog import Catalog
+from headrace.cdc.known_keys import KnownKeys
 from headrace.cdc.last_values import RecentValues
 from headrace.cdc.outbox import Outbox
 from headrace.cdc.selection import Selection
 from headrace.cdc.settings import EventSettings
+from headrace.cdc.state import CaptureState
 from headrace.cdc.values.converters import ValueFormat
 from headrace.cdc.writer import ChangeWriter
 from headrace.config import CaptureConfig
 
 
-def settings_of(config: CaptureConfig, database: str) -> EventSettings:
-    """How events are written."""
+def settings_of(config: CaptureConfig, database: str, money_fraction_digits: int = 2) -> EventSettings:
+    """How events are written. How many digits money has behind the point, the database says."""
     return EventSettings(
         prefix=config.prefix,
         database=database,
         version=version("headrace"),
-        values=ValueFormat(numerics=config.numerics),
+        values=ValueFormat(numerics=config.numerics, money_fraction_digits=money_fraction_digits),
         tombstones=config.tombstones,
+        partition_count=config.partition_count,
     )
 
 
@@ -43,12 +47,15 @@ def is_captured(config: CaptureConfig, schema: str, table: str) -> bool:
     return selection_of(config).takes_table(schema, table) and f"{schema}.{table}" != config.outbox_table
 
 
-def writer_of(config: CaptureConfig, settings: EventSettings, catalog: Catalog) -> ChangeWriter:
-    """What writes the events."""
+def writer_of(
+    config: CaptureConfig, settings: EventSettings, catalog: Catalog, state: CaptureState | None
+) -> ChangeWriter:
+    """What writes the events, and goes on from a state."""
     return ChangeWriter(
         settings,
-        catalog,
+        KnownKeys(catalog, None if state is None else state.keys),
         selection=selection_of(config),
         outbox=Outbox(table=config.outbox_table) if config.outbox_table else None,
         last_values=RecentValues(),
+        announced=Announced(None if state is None else state.announced),
     )

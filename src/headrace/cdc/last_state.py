@@ -8,6 +8,12 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from headrace.cdc.state import CaptureState, from_json
+from headrace.cdc.topic_names import state_topic_of
+from headrace.config import CaptureConfig
+from headrace.errors import BrokerUnavailable
+
+ANSWER_S_MAX: Final = 30.0
 LOOK_BACK_FIRST: Final = 64
 """How many offsets before the end the last state is looked for first: markers and aborted ones take some."""
 _LOOK_BACK_FACTOR: Final = 16
@@ -21,6 +27,22 @@ class FoundState:
     """The last state of the key; None where there is none, or where it was forgotten."""
     other_keys: tuple[str, ...]
     """Keys of others that have written lately, and have not been forgotten."""
+
+
+def read_state(config: CaptureConfig, *, answer_s_max: float = ANSWER_S_MAX) -> CaptureState | None:
+    """What a capture has published last, for others than itself: it goes on meanwhile."""
+    clients = {**config.client_options, "bootstrap.servers": config.bootstrap, "log_level": 0}
+    topic = state_topic_of(config.prefix)
+    try:
+        found = find_last_state(
+            clients, topic, config.name.encode(), group="headrace.views", answer_s_max=answer_s_max
+        )
+    except KafkaException as error:
+        raise BrokerUnavailable(
+            f"how far capture {config.name} is can't be read from {topic} at {config.bootstrap}: "
+            f"{error.args[0].str()}"
+        ) from error
+    return None if found.value is None else from_json(found.value, topic)
 
 
 def find_last_state(

@@ -59,8 +59,8 @@ _REFUSED: Final = {
     KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic, or leave large columns out",
     KafkaError.RECORD_LIST_TOO_LARGE: "raise segment.bytes of the topic, or leave large columns out",
     KafkaError.INVALID_RECORD: (
-        "a compacted topic takes no record without a key: give the table a primary key, or the topic another "
-        "cleanup.policy"
+        "a compacted topic takes no record without a key, as of a TRUNCATE or of a table without a primary "
+        "key: have the topic keep what it holds (cleanup.policy=delete, retention.ms=-1), and start again"
     ),
     KafkaError.TOPIC_EXCEPTION: "choose another --prefix, or leave the table out",
     KafkaError.POLICY_VIOLATION: "ask whoever runs the broker",
@@ -135,9 +135,13 @@ class Publisher:
 
     def send(self, records: Iterable[Record]) -> None:
         """Send records as part of the open transaction, which is begun if none is."""
-        with self._told():
-            self._begin()
+        # Once for each row, so without a context manager, which takes longer than all the rest of it.
+        try:
+            if not self._is_open:
+                self._begin()
             self._sent_count += self._produce(records)
+        except (KafkaException, TimeoutError) as error:
+            raise self._in_own_words(error) from error
 
     def commit(self, state: CaptureState) -> None:
         """Commit what was sent, and the state with it."""
@@ -168,7 +172,9 @@ class Publisher:
     def close(self) -> None:
         """Give up what is not committed, and let go of the client."""
         self.abort()
-        self._producer.flush(0)
+        # One that another has taken over from has nothing to say any more.
+        with suppress(KafkaException):
+            self._producer.flush(0)
 
     @property
     def _clients(self) -> dict[str, Any]:
@@ -257,10 +263,13 @@ class Publisher:
         """Say what failed in our own words."""
         try:
             yield
-        except KafkaException as error:
-            raise self._explained(self._cause(error.args[0])) from error
-        except TimeoutError as error:
-            raise self._explained(KafkaError(KafkaError._TIMED_OUT)) from error  # noqa: SLF001 - as above
+        except (KafkaException, TimeoutError) as error:
+            raise self._in_own_words(error) from error
+
+    def _in_own_words(self, error: KafkaException | TimeoutError) -> HeadraceError:
+        if isinstance(error, KafkaException):
+            return self._explained(self._cause(error.args[0]))
+        return self._explained(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - as above
 
     def _cause(self, error: KafkaError) -> KafkaError:
         """What has failed, where all that is said is that something has, earlier in the transaction."""

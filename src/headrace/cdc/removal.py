@@ -84,6 +84,21 @@ def _owns_slot(state: CaptureState | None, config: CaptureConfig, system: str) -
     )
 
 
+def delete_topics(config: CaptureConfig) -> None:
+    """Delete all topics of a capture, those of its tables too: for one whose events nobody needs."""
+    admin = AdminClient({**config.client_options, "bootstrap.servers": config.bootstrap, "log_level": 0})
+    try:
+        topics = list(admin.list_topics(timeout=ANSWER_S_MAX).topics)
+    except KafkaException as error:
+        raise BrokerUnavailable(
+            f"the topics {config.prefix}.* could not be deleted at {config.bootstrap}: "
+            f"{error.args[0].str()}. Delete them when it answers"
+        ) from error
+    for topic in topics:
+        if topic.startswith(f"{config.prefix}."):
+            _delete_topic(config, topic)
+
+
 def _delete_topic(config: CaptureConfig, topic: str) -> None:
     admin = AdminClient({**config.client_options, "bootstrap.servers": config.bootstrap, "log_level": 0})
     [deleted] = admin.delete_topics([topic], operation_timeout=ANSWER_S_MAX).values()

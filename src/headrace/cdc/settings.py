@@ -28,6 +28,8 @@ class EventSettings:
     """Whether a delete is followed by a record without value, by which compaction forgets the key."""
     transactions: bool = True
     """Whether rows say which transaction they are part of, and `<prefix>.transaction` where each ends."""
+    partition_count: int = 1
+    """How many partitions topics of tables have."""
     schema_changes: bool = True
     """Whether `<prefix>.schema-changes` tells of tables that come or change."""
 

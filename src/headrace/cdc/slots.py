@@ -62,10 +62,15 @@ def read_slot(connection: Connection, slot_name: str) -> Slot | None:
     )
 
 
-def create_slot(replication: Connection, slot_name: str) -> NewSlot:
-    """Make a slot, and export the snapshot of the moment from which it has all changes."""
-    statement = sql.SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput (SNAPSHOT 'export')")
-    row = replication.execute(statement.format(sql.Identifier(slot_name))).fetchone()
+def create_slot(replication: Connection, slot_name: str, *, is_temporary: bool = False) -> NewSlot:
+    """Make a slot, and export the snapshot of the moment from which it has all changes.
+
+    A temporary one goes with the connection.
+    """
+    statement = sql.SQL("CREATE_REPLICATION_SLOT {}{} LOGICAL pgoutput (SNAPSHOT 'export')").format(
+        sql.Identifier(slot_name), sql.SQL(" TEMPORARY" if is_temporary else "")
+    )
+    row = replication.execute(statement).fetchone()
     assert row is not None
     return NewSlot(name=row[0], consistent_lsn=parse_lsn(row[1]), snapshot=row[2])
 
@@ -119,8 +124,7 @@ def ensure_own_publication(
     if not has_publication(connection, name):
         _alter(connection, _CREATE_PUBLICATION, name, tables)
         return []
-    listed = connection.execute(_PUBLISHED, (name,)).fetchall()
-    missing = [each for each in tables if each not in listed]
+    missing = not_published(connection, name, tables)
     if missing:
         _alter(connection, "ALTER PUBLICATION {} ADD TABLE {}", name, missing)
     return missing
@@ -143,12 +147,20 @@ def check_publication(connection: Connection, name: str, tables: Sequence[tuple[
             f"the publication {name} has changes of partitions by their own names, and {partitioned} is "
             f"partitioned: ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"
         )
-    missing = _named(set(tables) - set(connection.execute(_PUBLISHED, (name,)).fetchall()))
+    missing = _named(not_published(connection, name, tables))
     if missing:
         raise ConfigError(
             f"the publication {name} lacks {missing}, so its changes would be missing: ALTER PUBLICATION "
             f"{name} ADD TABLE {missing}, or say what is captured with --table and --exclude-table"
         )
+
+
+def not_published(
+    connection: Connection, name: str, tables: Sequence[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Those of these tables that are not in a publication."""
+    listed = set(connection.execute(_PUBLISHED, (name,)).fetchall())
+    return [each for each in tables if each not in listed]
 
 
 def drop_publication(connection: Connection, name: str) -> None:

@@ -8,7 +8,9 @@ there: after a crash it is gone, and the rest of the tables is read by watermark
 
 A table that is rewritten (ALTER TABLE ... TYPE, TRUNCATE) is empty to whoever sees the database as it was
 before. So tables are locked before they are read, which nobody waits for but who wants to alter them, and one
-that was rewritten since the slot was made is told by its file: the capture begins anew then.
+that was rewritten since the slot was made is told by its file: the capture begins anew then. Indexes are
+locked as well, by all readers: a REINDEX that waits for one of them would be waited for by the next, and no
+reader ends before all have.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from headrace.cdc.chunks import (
     copy_query,
     lock_query,
     parse_rows,
+    plan_query,
     rows_per_chunk,
 )
 from headrace.cdc.connection import Connection, connect, explained
@@ -42,6 +45,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+INDEX_LOCK_S_MAX: Final = 5
+"""How long a reader waits for indexes that the first has locked already: whoever holds it up waits for that
+one, and the capture begins anew."""
 _REWRITTEN: Final = """
     SELECT c.oid::regclass::text FROM pg_class c
     WHERE (c.oid = %(oid)s::oid OR c.oid IN (SELECT relid FROM pg_partition_tree(%(oid)s::oid)))
@@ -92,7 +98,9 @@ class ExportedSnapshot:
         with explained(self._dsn, "locking the tables of the snapshot"):
             for connection in self._connections:
                 # Whoever waits for the first lock is waited for by the others: for ever, if they did.
-                lock_tables(connection, tables, waits=connection is self._planner)
+                is_first = connection is self._planner
+                lock_tables(connection, tables, waits=is_first)
+                _lock_indexes(connection, tables, wait_s_max=0 if is_first else INDEX_LOCK_S_MAX)
             for table in tables:
                 found = self._planner.execute(_REWRITTEN, {"oid": table.relation.oid}).fetchone()
                 if found is not None:
@@ -189,6 +197,14 @@ def lock_tables(connection: Connection, tables: Sequence[PublishedTable], *, wai
             f"one of {names} was dropped or renamed before it was read ({error.diag.message_primary}): what "
             "there is to read is looked for anew"
         ) from error
+
+
+def _lock_indexes(connection: Connection, tables: Sequence[PublishedTable], *, wait_s_max: int) -> None:
+    """Lock all indexes of tables until the transaction ends; 0: wait as long as it takes."""
+    connection.execute(f"SET LOCAL lock_timeout = '{wait_s_max}s'".encode())
+    for table in tables:
+        connection.execute(plan_query(table))
+    connection.execute("SET LOCAL lock_timeout = 0")
 
 
 def copied(connection: Connection, chunk: Chunk) -> list[CopiedRow]:

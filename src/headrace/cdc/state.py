@@ -8,7 +8,8 @@ the topics:
      "phase": "streaming", "tables": [{"schema": "public", "table": "orders", "where": null,
                                        "after": ["1000"], "row_count": 1000, "estimate": 50000,
                                        "is_requested": false}],
-     "requests": [], "owns_publication": true}
+     "requests": [], "owns_publication": true, "announced": {"16385": "5f70bf18"},
+     "keys": {"16385": [["id"]]}}
 
 Phases
 - `making the slot`    written before the slot is made: one that is found in this phase was never read from
@@ -22,6 +23,7 @@ that one key says what is there.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -79,6 +81,10 @@ class CaptureState:
     """The last requests for further snapshots that were taken in, so that none is taken in twice."""
     owns_publication: bool = False
     """Whether the capture has made its publication, or is about to; else it is another's, and left alone."""
+    announced: Mapping[int, str] | None = None
+    """A digest of each table's description that is on the topic of schemas, or needs not be."""
+    keys: Mapping[int, tuple[tuple[str, ...], ...]] | None = None
+    """The primary keys that tables have had whose stream does not tell them, the last one at the end."""
 
     def advanced(self, lsn: int, event_count: int) -> CaptureState:
         """After more events, up to a position, which never goes back."""
@@ -130,6 +136,8 @@ def to_json(state: CaptureState) -> bytes:
             "tables": tables,
             "requests": state.requests,
             "owns_publication": state.owns_publication,
+            "announced": state.announced,
+            "keys": state.keys,
         },
         ensure_ascii=False,
         separators=(",", ":"),
@@ -153,12 +161,24 @@ def from_json(text: bytes, topic: str) -> CaptureState:
             tables=tuple(_table(each) for each in told["tables"]),
             requests=tuple(told["requests"]),
             owns_publication=told.get("owns_publication", False),
+            announced=_announced(told.get("announced")),
+            keys=_keys(told.get("keys")),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise CaptureFailed(
             f"the last record of topic {topic} is none that a capture writes ({error!r}): nobody else may "
             "write there. `headrace capture start NAME --new-snapshot` begins anew"
         ) from error
+
+
+def _announced(told: dict[str, str] | None) -> dict[int, str] | None:
+    return None if told is None else {int(oid): digest for oid, digest in told.items()}
+
+
+def _keys(told: dict[str, list[list[str]]] | None) -> dict[int, tuple[tuple[str, ...], ...]] | None:
+    if told is None:
+        return None
+    return {int(oid): tuple(tuple(key) for key in keys) for oid, keys in told.items()}
 
 
 def _table(told: dict[str, Any]) -> TableSnapshot:

@@ -23,11 +23,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.cdc.positions import format_lsn
+from headrace.cdc.positions import format_lsn, parse_lsn
 from headrace.cdc.progress import Progress
-from headrace.cdc.slot import Slot
+from headrace.cdc.slot import Slot, check_slot, lag_warning
 from headrace.cdc.state import CaptureState
 from headrace.driver.process import ProcessId, parse_process
+from headrace.errors import SlotLost
 
 FILE_NAME: Final = "status.json"
 WRITE_S: Final = 0.5
@@ -61,6 +62,27 @@ class CaptureStatus:
             return self
         told = f"its process, {self.process.pid}, was killed or crashed"
         return replace(self, state="crashed", last_error=self.last_error or told)
+
+    def with_slot(self, slot_name: str, slot: Slot | None) -> CaptureStatus:
+        """The same with what the database says of the slot: for a capture that does not look by itself."""
+        if self.lsn is None:
+            return self
+        return replace(
+            self,
+            lag_bytes=None if slot is None else slot.lag_bytes,
+            kept_bytes=None if slot is None else slot.kept_bytes,
+            last_error=self.last_error or self._trouble(slot_name, slot),
+        )
+
+    def _trouble(self, slot_name: str, slot: Slot | None) -> str | None:
+        assert self.lsn is not None
+        # The file may be older than what is published, and confirmed is only what is.
+        confirmed_lsn = (slot and slot.confirmed_lsn) or 0
+        try:
+            found = check_slot(self.name, slot_name, slot, max(parse_lsn(self.lsn), confirmed_lsn))
+        except SlotLost as lost:
+            return str(lost)
+        return lag_warning(self.name, found)
 
 
 class StatusFile(Progress):

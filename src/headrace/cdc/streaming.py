@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from headrace.cdc.incremental import WATERMARK, ReadChunk
@@ -87,7 +88,11 @@ class Streaming:
     def commit(self) -> None:
         """Publish what was sent, and tell the database."""
         parts = self._parts
-        self._state = self._state.advanced(self._state.lsn, parts.publisher.sent_count)
+        self._state = replace(
+            self._state.advanced(self._state.lsn, parts.publisher.sent_count),
+            announced=dict(parts.writer.announced.digests),
+            keys=dict(parts.writer.known_keys.kept),
+        )
         parts.publisher.commit(self._state)
         self._stream.confirm(self._state.lsn)
         hit("capture.confirmed")

@@ -13,9 +13,11 @@ captured is not told of.
 
 from __future__ import annotations
 
+from headrace.cdc.announced import Announced
 from headrace.cdc.catalog import Catalog
 from headrace.cdc.described import DescribedTables
 from headrace.cdc.envelope import Envelopes, SnapshotPoint, TransactionEvents, as_json
+from headrace.cdc.known_keys import KnownKeys
 from headrace.cdc.last_values import LastValues, MissingValues
 from headrace.cdc.messages import (
     Begin,
@@ -48,8 +50,8 @@ _Made = list[Record] | MissingValues
 class ChangeWriter:
     """Writes what a capture publishes. Belongs to one thread.
 
-    Nothing here is needed after a restart but `last_commit_lsn`, and the descriptions of tables (`know`), if
-    those that have not changed should not be announced again.
+    Nothing here is needed after a restart but `last_commit_lsn`, the descriptions of tables (`know`), which
+    of them are announced, and by which keys they were known.
     """
 
     def __init__(
@@ -61,14 +63,16 @@ class ChangeWriter:
         outbox: Outbox | None = None,
         last_values: LastValues | None = None,
         last_commit_lsn: int | None = None,
+        announced: Announced | None = None,
     ) -> None:
         self.notices = Notices()
         self.last_commit_lsn = last_commit_lsn
         """Where the last transaction ended."""
+        self.known_keys = catalog if isinstance(catalog, KnownKeys) else KnownKeys(catalog)
         self._settings = settings
         self._tables = DescribedTables(
             settings=settings,
-            catalog=catalog,
+            catalog=self.known_keys,
             selection=selection or Selection(),
             outbox=outbox,
             notices=self.notices,
@@ -81,7 +85,7 @@ class ChangeWriter:
         self._is_begin_told = False
         self._schema_key = schema_key(settings)
         # A description may be that of a change that is rolled back: it is told when a row shows it.
-        self._announced: dict[int, Relation] = {}
+        self.announced = announced or Announced()
         self._unannounced: set[int] = set()
 
     def write(self, lsn: int, message: Message, now_ns: int) -> list[Record] | MissingValues:
@@ -110,11 +114,12 @@ class ChangeWriter:
     def know(self, relation: Relation) -> None:
         """Take a table's description as known: for snapshots, and after a restart. Announces nothing.
 
-        What the stream has told, and is to be announced with the next row, still is.
+        What the stream has told, and is to be announced with the next row, still is; and so is what was
+        altered since it was announced.
         """
-        self._tables.describe(relation)
+        self._tables.know(relation)
         if relation.oid not in self._unannounced:
-            self._announced[relation.oid] = relation
+            self.announced.take(relation)
 
     def snapshot_row(self, relation_oid: int, row: Row, point: SnapshotPoint, now_ns: int) -> Record | None:
         """The record of a row that a snapshot has found; None, if its table is not captured.
@@ -150,7 +155,7 @@ class ChangeWriter:
         table = self._tables.describe(relation)
         if isinstance(table, Table) and before != relation:
             self._rows.forget_table(table)
-        if self._announced.get(relation.oid) == relation:
+        if self.announced.has(relation):
             self._unannounced.discard(relation.oid)
         elif isinstance(table, Table) and self._settings.schema_changes:
             self._unannounced.add(relation.oid)
@@ -187,8 +192,18 @@ class ChangeWriter:
         tables = [table for table in described if isinstance(table, Table)]
         if not tables:
             return []
+        if self._settings.partition_count > 1:
+            self._tell_of_truncation(tables)
         records = [self._rows.truncate(table, at) for table in tables]
         return self._told(self._announcements(tables, at) + records)
+
+    def _tell_of_truncation(self, tables: list[Table]) -> None:
+        names = ", ".join(table.collection for table in tables)
+        self.notices.tell(
+            f"{names} was truncated, and the event of that is in one of {self._settings.partition_count} "
+            "partitions: readers of the others keep rows that are gone. Rebuild what follows the table, and "
+            "delete rows from now on (DELETE), or begin anew with --partitions 1"
+        )
 
     def _announcements(self, tables: list[Table], at: Moment) -> list[Record]:
         """What is to be told of tables before their rows."""
@@ -199,13 +214,13 @@ class ChangeWriter:
                 continue
             event = schema_change(
                 table,
-                is_new=oid not in self._announced,
+                is_new=not self.announced.knows(oid),
                 settings=self._settings,
                 catalog=self._tables.catalog,
                 at=at,
             )
             records.append(Record(self._settings.schema_topic, self._schema_key, event))
-            self._announced[oid] = table.relation
+            self.announced.add(table.relation)
             self._unannounced.discard(oid)
         return records
 

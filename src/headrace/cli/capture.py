@@ -67,7 +67,9 @@ Publication = Annotated[
 OutboxTable = Annotated[
     str | None, typer.Option("--outbox", help="A table whose rows are events for topics of their own.")
 ]
-Partitions = Annotated[int, typer.Option(min=1, help="Partitions of new topics.")]
+Partitions = Annotated[
+    int, typer.Option(min=1, help="Partitions of new topics; a table that is truncated needs 1.")
+]
 Numerics = Annotated[
     Literal["text", "exact"], typer.Option(help="Numerics readable, or as bytes like Debezium's default.")
 ]

@@ -6,10 +6,19 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from headrace.cli.client import client_options
 from headrace.cli.output import announce, err, say
@@ -22,12 +31,12 @@ try:
     from headrace.cdc.captures import delete_files, load_capture, names_of, save_capture
     from headrace.cdc.connection import connect, explained
     from headrace.cdc.database_catalog import DatabaseCatalog
-    from headrace.cdc.events import selection_of
+    from headrace.cdc.events import is_captured, selection_of
     from headrace.cdc.pause import Pause
     from headrace.cdc.removal import begin_anew
     from headrace.cdc.removal import remove as remove_capture
     from headrace.cdc.requests import Requests, check_condition
-    from headrace.cdc.slots import check_settings
+    from headrace.cdc.slots import check_settings, read_slot
     from headrace.cdc.state import CaptureState, TableSnapshot
     from headrace.cdc.status import CaptureStatus, StatusFile, read_status
 except ModuleNotFoundError as error:
@@ -37,6 +46,10 @@ except ModuleNotFoundError as error:
         "capturing needs PostgreSQL's client: install `headrace[postgres]` (pip install 'headrace[postgres]')"
     ) from error
 
+NOT_LOOKING: Final = frozenset({"paused", "stopped", "failed", "crashed"})
+"""States in which nobody measures how much the database keeps for a capture."""
+LOOK_S_MAX: Final = 3
+"""How long a person who wants to know waits for a database that does not answer."""
 LINE_EVERY_ROWS: Final = 100_000
 """How often a snapshot says how far it is where there is no terminal."""
 
@@ -96,7 +109,21 @@ def run(config: CaptureConfig, *, new_snapshot: bool) -> None:
 def statuses(data: Path, name: str | None) -> list[CaptureStatus]:
     """What captures do; all, or one."""
     names = names_of(data) if name is None else [load(data, name).name]
-    return [read_status(data / "captures" / each).seen_now() for each in names]
+    return [_looked_at(data, read_status(data / "captures" / each).seen_now()) for each in names]
+
+
+def _looked_at(data: Path, status: CaptureStatus) -> CaptureStatus:
+    """With what the database keeps for a capture by now, where no process of it asks."""
+    if status.state not in NOT_LOOKING:
+        return status
+    try:
+        config = load(data, status.name)
+        connection = connect(config.dsn, within_s=0, attempt_s_max=LOOK_S_MAX)
+        with closing(connection), explained(config.dsn, "looking at the slot"):
+            return status.with_slot(config.slot, read_slot(connection, config.slot))
+    except HeadraceError:
+        # What was known last is out of date, and what holds now can't be told.
+        return replace(status, lag_bytes=None, kept_bytes=None)
 
 
 def ask_snapshot(config: CaptureConfig, tables: Sequence[str], where: str | None) -> str:
@@ -104,7 +131,11 @@ def ask_snapshot(config: CaptureConfig, tables: Sequence[str], where: str | None
     asked = []
     with closing(connect(config.dsn, within_s=0)) as connection:
         published = DatabaseCatalog(connection, config.dsn).published(config.publication)
-        known = {each.name: each for each in published}
+        known = {
+            each.name: each
+            for each in published
+            if is_captured(config, each.relation.schema, each.relation.name)
+        }
         for name in tables:
             if name not in known:
                 raise ConfigError(
@@ -157,6 +188,7 @@ class Shown(StatusFile):
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(),
+                TaskProgressColumn(),
                 MofNCompleteColumn(),
                 TimeElapsedColumn(),
             )
@@ -178,6 +210,9 @@ class Shown(StatusFile):
     def streaming(self, state: CaptureState) -> None:
         """Say that changes follow."""
         super().streaming(state)
+        if self._bar is not None and self._task is not None and not state.tables:
+            # How many there would be was a guess.
+            self._bar.update(self._task, total=self._rows, completed=self._rows)
         self._end_bar()
         rows = f", after {self._rows} rows" if self._rows else ""
         announce(f"capture {self._config.name}: publishing changes to {self._config.prefix}.*{rows}")

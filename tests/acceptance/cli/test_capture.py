@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -140,3 +143,61 @@ def test_without_the_extra_the_commands_say_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "install `headrace[postgres]`" in done.stderr
+
+
+def add_orders(command_line: CommandLine, database: TestDatabase) -> None:
+    database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)")
+    database.execute("INSERT INTO orders SELECT n, 'v' FROM generate_series(1, 5000) n")
+    slot = f"cli_{database.execute('SELECT current_database()')[0][0]}"
+    command_line.output("capture", "add", "shop", "--slot", slot, "--dsn", database.dsn)
+
+
+def read_terminal(leader: int, words: str) -> str:
+    """What a terminal shows until these words come."""
+    told = b""
+    while words.encode() not in told:
+        try:
+            told += os.read(leader, 65536)
+        except OSError as error:
+            raise AssertionError(f"it ended without saying {words!r}: {told!r}") from error
+    return told.decode()
+
+
+def test_a_terminal_shows_a_bar_while_rows_are_published(
+    with_broker: CommandLine, headrace_postgres: TestDatabase
+) -> None:
+    add_orders(with_broker, headrace_postgres)
+    leader, follower = pty.openpty()
+    try:
+        with subprocess.Popen(
+            [*HEADRACE, "capture", "start", "shop"],
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            cwd=with_broker.directory,
+            env={**with_broker.environment(), "TERM": "xterm"},
+        ) as process:
+            try:
+                os.close(follower)
+                told = read_terminal(leader, "publishing changes to shop.*, after 5000 rows")
+                process.send_signal(signal.SIGINT)
+                read_terminal(leader, "capture shop: stopped")
+                assert process.wait(WITHIN_S) == 0
+            finally:
+                process.kill()
+    finally:
+        os.close(leader)
+    assert re.search(r"public\.orders .*100% 5000/5000", told), told
+
+
+def test_lines_and_no_bar_are_written_where_there_is_no_terminal(
+    with_broker: CommandLine, headrace_postgres: TestDatabase
+) -> None:
+    add_orders(with_broker, headrace_postgres)
+    with started(with_broker) as process:
+        line_with(process, "publishing the rows of 1 tables")
+        line_with(process, "publishing changes to shop.*, after 5000 rows")
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=WITHIN_S)
+    assert rest == "capture shop: stopped\n"
+    assert not re.search(r"[\x1b%\r]", errors), errors

@@ -19,8 +19,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from headrace.broker import Broker
 from headrace.cdc.capture import Capture
 from headrace.config import CaptureConfig
+from headrace.postgres import EmbeddedPostgres
+from headrace.postgres.programs import find_programs
 from headrace.testing.failpoints import kill_at
-from headrace.testing.postgres import TestDatabase
+from headrace.testing.postgres import TestDatabase, fresh_database, postgres_server
 from headrace.testing.waiting import eventually
 
 WITHIN_S = 120.0
@@ -211,9 +213,27 @@ class World:
             follower.close()
 
 
+@pytest.fixture(scope="session")
+def postgres_16() -> Iterator[EmbeddedPostgres]:
+    """An older server, whose programs are in the same wheel."""
+    with postgres_server(programs_dir=find_programs(None, 16).directory) as server:
+        yield server
+
+
 @pytest.fixture
-def world(headrace_postgres: TestDatabase, headrace_broker: Broker, tmp_path: Path) -> Iterator[World]:
-    """A database and a broker, and what may happen between them."""
-    world = World(headrace_postgres, headrace_broker, tmp_path)
+def database_16(postgres_16: EmbeddedPostgres) -> Iterator[TestDatabase]:
+    """A fresh database of the older server."""
+    with fresh_database(postgres_16) as database:
+        yield database
+
+
+@pytest.fixture
+def world(request: pytest.FixtureRequest, headrace_broker: Broker, tmp_path: Path) -> Iterator[World]:
+    """A database and a broker, and what may happen between them.
+
+    The server is the newest, unless a test names the fixture of another one's database.
+    """
+    database: TestDatabase = request.getfixturevalue(getattr(request, "param", "headrace_postgres"))
+    world = World(database, headrace_broker, tmp_path)
     yield world
     world.close()

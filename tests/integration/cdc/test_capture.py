@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tests.integration.cdc.conftest import Follower, World
 
 ORDERS = "shop.public.orders"
+on_each_server = pytest.mark.parametrize("world", ["headrace_postgres", "database_16"], indirect=True)
 
 
 class StopWhenStreaming(Progress):
@@ -55,6 +57,7 @@ def last_state(world: World) -> CaptureState | None:
     return publisher.state
 
 
+@on_each_server
 def test_rows_are_published_and_then_their_changes(world: World) -> None:
     make_orders(world, 120)
     topics = world.follow(ORDERS, "shop.transaction", "shop.heartbeat")
@@ -110,6 +113,7 @@ def test_writes_during_the_snapshot_are_neither_lost_nor_there_twice(world: Worl
     assert len(places) == len(set(places))
 
 
+@on_each_server
 def test_a_capture_that_is_killed_anywhere_goes_on_with_nothing_missing_and_nothing_twice(
     world: World,
 ) -> None:
@@ -266,6 +270,7 @@ def test_a_table_without_a_key_is_published_whole_or_not_at_all(world: World) ->
         world.run_to_end()
 
 
+@on_each_server
 def test_unchanged_large_values_are_filled_in(world: World) -> None:
     make_orders(world, 0)
     world.database.execute("ALTER TABLE orders ALTER v SET STORAGE EXTERNAL, ADD n int")
@@ -290,6 +295,55 @@ def test_a_table_that_changes_while_it_is_captured_is_announced(world: World) ->
     assert topics.table(ORDERS)[4] == {"id": 4, "v": "x", "extra": 5}
     [change] = [each.value for each in topics.events if each.topic == "shop.schema-changes"]
     assert change["tableChanges"][0]["type"] == "ALTER"
+
+
+def test_a_table_that_changes_while_no_capture_runs_is_announced_once(world: World) -> None:
+    make_orders(world, 3)
+    topics = world.follow(ORDERS, "shop.schema-changes")
+    with world.running():
+        world.eventually_equal(topics, ORDERS, "orders")
+        world.await_streaming()
+        world.database.execute("INSERT INTO orders VALUES (4, 'x')")
+        eventually(lambda: 4 in topics.table(ORDERS))
+    world.database.execute("INSERT INTO orders VALUES (5, 'before')")
+    world.database.execute("ALTER TABLE orders ADD extra int")
+    world.database.execute("INSERT INTO orders VALUES (6, 'after', 7)")
+    for row_count in (6, 7):
+        with world.running():
+            eventually(lambda: len(topics.table(ORDERS)) == row_count)  # noqa: B023 - it ends before the next
+        world.database.execute("INSERT INTO orders VALUES (%s, 'x', 0)", row_count + 10)
+    assert topics.table(ORDERS)[5] == {"id": 5, "v": "before"}
+    assert topics.table(ORDERS)[6] == {"id": 6, "v": "after", "extra": 7}
+    told = [each.value or {} for each in topics.events if each.topic == "shop.schema-changes"]
+    assert [each["tableChanges"][0]["type"] for each in told] == ["ALTER"]
+
+
+def test_rows_from_before_a_column_of_their_key_was_renamed_have_the_key_of_then(world: World) -> None:
+    make_orders(world, 1)
+    world.database.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
+    topics = world.follow(ORDERS)
+    with world.running():
+        world.await_streaming()
+        world.database.execute("INSERT INTO orders VALUES (2, 'known')")
+        world.eventually_equal(topics, ORDERS, "orders")
+    world.database.execute("INSERT INTO orders VALUES (3, 'before')")
+    world.database.execute("ALTER TABLE orders RENAME id TO number")
+    world.database.execute("INSERT INTO orders VALUES (4, 'after')")
+    with world.running():
+        eventually(lambda: len(topics.read()) == 4)
+    assert [each.key for each in topics.events] == [{"id": 1}, {"id": 2}, {"id": 3}, {"number": 4}]
+
+
+def test_that_a_truncation_does_not_reach_all_partitions_is_told_at_the_start_and_when_it_happens(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 3)
+    monkeypatch.setattr("headrace.cdc.capture.LOOK_S", 0.1)
+    with world.running(partition_count=2):
+        world.await_streaming()
+        assert "A table that is truncated needs --partitions 1" in caplog.text
+        world.database.execute("TRUNCATE orders")
+        eventually(lambda: "public.orders was truncated" in caplog.text, "the warning", within_s=60)
 
 
 def test_a_slot_that_vanishes_stops_the_capture_loudly(world: World) -> None:
@@ -411,6 +465,7 @@ def test_a_standby_that_takes_no_heartbeats_is_captured_without(
         world.eventually_equal(topics, ORDERS, "orders")
 
 
+@on_each_server
 def test_a_large_transaction_is_streamed_and_published_in_one_piece(world: World) -> None:
     make_orders(world, 1)
     topics = world.follow(ORDERS, "shop.transaction")
@@ -471,3 +526,45 @@ def test_a_role_that_may_only_replicate_and_read_is_enough(world: World) -> None
         world.eventually_equal(topics, ORDERS, "orders")
     world.database.execute(f"DROP OWNED BY {role}")
     world.database.execute(f"DROP ROLE {role}")
+
+
+def test_a_table_that_is_created_after_the_start_and_not_captured_is_told_of(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 1)
+    monkeypatch.setattr("headrace.cdc.capture.LOOK_FOR_TABLES_S", 0.1)
+    monkeypatch.setattr("headrace.cdc.capture.LOOK_S", 0.1)
+    with world.running(exclude_tables=("public.unwanted",)):
+        world.await_streaming()
+        world.database.execute("CREATE TABLE unwanted (id int); CREATE TABLE later (id int PRIMARY KEY)")
+        eventually(lambda: "public.later is not captured" in caplog.text, within_s=120)
+    assert "public.unwanted" not in caplog.text
+    assert "public.orders is not captured" not in caplog.text
+
+
+def test_the_first_transaction_after_a_start_names_the_place_up_to_which_all_is_published(
+    world: World,
+) -> None:
+    make_orders(world, 1)
+    topics = world.follow(ORDERS)
+    for number in (2, 3):
+        with world.running():
+            world.await_streaming()
+            world.database.execute("INSERT INTO orders VALUES (%s, 'x')", number)
+            world.eventually_equal(topics, ORDERS, "orders")
+    streamed = [each.value["source"] for each in topics.events if each.value["op"] == "c"]
+    befores = [json.loads(each["sequence"])[0] for each in streamed]
+    assert None not in befores
+    assert int(befores[0]) <= streamed[0]["lsn"] < int(befores[1]) <= streamed[1]["lsn"]
+
+
+@pytest.mark.parametrize(("one", "written"), [("SELECT 1::money::text", "12.34"), ("SELECT '￥1'", "1234")])
+def test_money_has_as_many_digits_behind_the_point_as_the_database_gives_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, one: str, written: str
+) -> None:
+    """The second is how a server with the money of Japan answers, and what it would show as ￥1,234."""
+    world.database.execute("CREATE TABLE prices (id int PRIMARY KEY, price money)")
+    world.database.execute("INSERT INTO prices VALUES (1, 12.34)")
+    monkeypatch.setattr("headrace.cdc.database_catalog._ONE", one)
+    world.run_to_end(snapshot="only")
+    assert world.follow("shop.public.prices").table("shop.public.prices")[1]["price"] == written

@@ -22,6 +22,8 @@ from headrace.errors import CaptureFailed, ConfigError, SlotLost, StoreUnavailab
 from headrace.testing.postgres import TestDatabase
 from headrace.testing.waiting import eventually
 
+WITHIN_S = 120.0
+
 
 class Streamed:
     """A table, a slot and its stream."""
@@ -30,7 +32,9 @@ class Streamed:
         self.database = database
         self.slot_name = f"test_{database.execute('SELECT current_database()')[0][0]}"
         database.execute("CREATE TYPE mood AS ENUM ('ok', 'sad')")
-        database.execute("CREATE TABLE orders (b text, a int, m mood[], n numeric(8, 2), PRIMARY KEY (a, b))")
+        database.execute(
+            "CREATE TABLE orders (b text, a int, m mood[], n numeric(8, 2), PRIMARY KEY (a, b) INCLUDE (n))"
+        )
         with closing(connect(database.dsn)) as connection:
             ensure_own_publication(connection, "p", [("public", "orders")])
         with closing(connect(database.dsn, replication=True)) as connection:
@@ -42,6 +46,13 @@ class Streamed:
             slot=self.slot_name,
             publication="p",
             start_lsn=self.slot.consistent_lsn if start_lsn is None else start_lsn,
+        )
+
+    def await_idle(self) -> None:
+        """A server that is busy notices a moment later that the last reader is gone."""
+        in_use = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+        eventually(
+            lambda: not self.database.execute(in_use, self.slot_name), "an idle slot", within_s=WITHIN_S
         )
 
     def until(self, stream: ReplicationStream, kind: type[Message]) -> list[Message]:
@@ -70,6 +81,7 @@ def test_changes_since_the_slot_was_made_are_streamed_from_any_position(streamed
     assert [each.new for each in messages if isinstance(each, Insert)] == [[b"x", b"1", b"{ok}", b"1.50"]]
     [end_lsn] = [each.end_lsn for each in messages if isinstance(each, Commit)]
     streamed.database.execute("INSERT INTO orders VALUES ('y', 2)")
+    streamed.await_idle()
     with streamed.stream(end_lsn) as stream:
         messages = streamed.until(stream, Commit)
     assert [each.new for each in messages if isinstance(each, Insert)] == [[b"y", b"2", None, None]]
@@ -119,6 +131,7 @@ def test_messages_outside_of_transactions_are_streamed_once(streamed: Streamed) 
         ]
         assert (message.prefix, message.content, message.is_transactional) == ("note", b"x", False)
     # Where its record ends, the next begins, which must not be passed over.
+    streamed.await_idle()
     with streamed.stream(message.lsn) as stream:
         streamed.database.execute("SELECT pg_logical_emit_message(false, 'later', '', true)")
         [again] = [

@@ -12,6 +12,8 @@ from psycopg.conninfo import make_conninfo
 
 from headrace.cdc import beginning, cancelling, incremental
 from headrace.cdc.capture import Capture
+from headrace.cdc.chunks import Chunk, CopiedRow
+from headrace.cdc.connection import explained
 from headrace.cdc.database_catalog import PublishedTable
 from headrace.cdc.requests import Requests
 from headrace.cdc.slots import NewSlot, create_slot
@@ -69,8 +71,8 @@ def test_a_table_that_is_rewritten_while_the_slot_is_made_is_read_by_the_next_at
     make_orders(world, 60)
     topics = world.follow(ORDERS)
 
-    def rewritten_meanwhile(*arguments: Any) -> NewSlot:
-        slot = create_slot(*arguments)
+    def rewritten_meanwhile(*arguments: Any, **options: Any) -> NewSlot:
+        slot = create_slot(*arguments, **options)
         world.database.execute(REWRITE)
         return slot
 
@@ -128,6 +130,33 @@ def test_a_table_that_is_gone_before_the_initial_snapshot_is_left_out_by_the_nex
     with pytest.raises(StoreUnavailable, match=r"public\.notes, public\.orders was dropped"):
         world.run_to_end(snapshot="only")
     world.run_to_end(snapshot="only")
+    world.eventually_equal(topics, ORDERS, "orders")
+
+
+def test_a_table_whose_index_is_to_be_made_anew_is_read_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 120)
+    topics = world.follow(ORDERS)
+    read, threads = ExportedSnapshot._read, list[threading.Thread]()
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'orders_pkey'::regclass"
+
+    def read_while_one_waits(snapshot: ExportedSnapshot, chunk: Chunk) -> list[CopiedRow]:
+        """The first reader to come finds one who waits for those that have the index open."""
+        if not threads:
+            threads.append(threading.Thread(target=world.database.execute, args=("REINDEX TABLE orders",)))
+            threads[0].start()
+        eventually(lambda: world.database.execute(waiting), "who wants the index for himself")
+        return read(snapshot, chunk)
+
+    monkeypatch.setattr(ExportedSnapshot, "_read", read_while_one_waits)
+    capture, thread = kept_running(world, snapshot="only", reader_count=2)
+    thread.join(60)
+    is_read = not thread.is_alive()
+    capture.stop()
+    for each in (thread, *threads):
+        each.join(60)
+    assert is_read
     world.eventually_equal(topics, ORDERS, "orders")
 
 
@@ -211,6 +240,26 @@ class TestStopping:
             "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", world.config.slot
         )
 
+    def test_while_the_rows_of_the_initial_snapshot_are_read(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make_orders(world, 3)
+
+        def sleep(snapshot: ExportedSnapshot, chunk: Chunk) -> list[CopiedRow]:
+            with explained(world.config.dsn, f"the snapshot of {chunk.table.name}"):
+                snapshot.connections[-1].execute("SELECT pg_sleep(600)")
+            return []
+
+        monkeypatch.setattr(ExportedSnapshot, "_read", sleep)
+        capture, thread = kept_running(world)
+        asleep = (
+            "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()"
+        )
+        eventually(lambda: world.database.execute(asleep), "a reader that takes long")
+        capture.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
     @pytest.mark.parametrize("is_settled", [False, True], ids=["looked at", "read"])
     def test_while_a_table_is_locked_that_is_to_be(
         self, world: World, monkeypatch: pytest.MonkeyPatch, is_settled: bool
@@ -239,3 +288,24 @@ def kept_running(world: World, **settings: Any) -> tuple[Capture, threading.Thre
     thread = threading.Thread(target=capture.keep_running, name="capture", daemon=True)
     thread.start()
     return capture, thread
+
+
+def test_a_temporary_slot_is_gone_while_the_rows_of_its_snapshot_are_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(world, 120)
+    topics = world.follow(ORDERS)
+    reached: list[str] = []
+
+    def look(place: str) -> None:
+        slots = "SELECT temporary FROM pg_replication_slots WHERE slot_name = %s"
+        if place == "capture.slot.made":
+            assert world.database.execute(slots, world.config.slot) == [(True,)]
+        if place == "capture.snapshot":
+            eventually(lambda: world.database.execute(slots, world.config.slot) == [], "no slot")
+        reached.append(place)
+
+    monkeypatch.setattr(beginning, "hit", look)
+    Capture(replace(world.config, snapshot="only"), has_temporary_slot=True).run()
+    world.eventually_equal(topics, ORDERS, "orders")
+    assert {"capture.slot.made", "capture.snapshot"} <= set(reached)

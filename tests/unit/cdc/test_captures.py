@@ -12,6 +12,7 @@ import pytest
 
 from headrace.cdc.captures import delete_files, load_capture, names_of, save_capture
 from headrace.cdc.pause import Pause
+from headrace.cdc.slot import Slot, WalStatus
 from headrace.cdc.state import CaptureState, Phase, TableSnapshot
 from headrace.cdc.status import StatusFile, read_status
 from headrace.config import CaptureConfig
@@ -123,3 +124,32 @@ def test_a_pause_holds_until_it_is_taken_back(tmp_path: Path) -> None:
     pause = Pause(tmp_path / "shop")
     assert (pause.is_set(), pause.set(), pause.set(), pause.is_set()) == (False, True, False, True)
     assert (pause.clear(), pause.clear(), pause.is_set()) == (True, False, False)
+
+
+def test_of_a_capture_that_does_not_run_it_is_told_what_is_kept_for_it_and_what_threatens(
+    tmp_path: Path,
+) -> None:
+    status = replace(read_status(tmp_path), name="shop", state="stopped", lsn="0/64", kept_bytes=1)
+    slot = Slot(
+        name="s",
+        plugin="pgoutput",
+        database="shop",
+        current_database="shop",
+        active_pid=None,
+        wal_status=WalStatus.RESERVED,
+        restart_lsn=100,
+        # More than the file says is published: it is written now and then.
+        confirmed_lsn=150,
+        end_lsn=1000,
+        keep_bytes_max=None,
+    )
+    told = status.with_slot("s", slot)
+    assert (told.lag_bytes, told.kept_bytes, told.last_error) == (850, 900, None)
+    for trouble, words in (
+        (replace(slot, keep_bytes_max=1000), "the slot is lost"),
+        (replace(slot, wal_status=WalStatus.LOST), "max_slot_wal_keep_size"),
+        (None, "is gone"),
+    ):
+        assert words in (status.with_slot("s", trouble).last_error or "")
+    assert replace(status, lsn=None).with_slot("s", None).last_error is None
+    assert replace(status, last_error="no more").with_slot("s", None).last_error == "no more"

@@ -19,6 +19,7 @@ tables = st.builds(
     estimate=st.integers(0, 2**40),
     is_requested=st.booleans(),
 )
+keys = st.lists(st.lists(st.text(max_size=5), max_size=3).map(tuple), max_size=3).map(tuple)
 states = st.builds(
     CaptureState,
     slot=st.text(max_size=5),
@@ -29,6 +30,8 @@ states = st.builds(
     tables=st.lists(tables, max_size=3).map(tuple),
     requests=st.lists(st.text(max_size=5), max_size=3).map(tuple),
     owns_publication=st.booleans(),
+    announced=st.none() | st.dictionaries(st.integers(1, 2**32 - 1), st.text(max_size=5), max_size=3),
+    keys=st.none() | st.dictionaries(st.integers(1, 2**32 - 1), keys, max_size=3),
 )
 
 STATE = CaptureState(slot="s", system="1", phase=Phase.STREAMING, lsn=100)

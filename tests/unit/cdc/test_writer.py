@@ -73,6 +73,16 @@ def row(number: int, n: int | None = None, big: str | None = None) -> dict[str, 
     return {"id": number, "n": n, "big": big}
 
 
+def test_that_a_truncation_reaches_one_of_several_partitions_is_told() -> None:
+    truncate = Truncate(relations=(1,), cascade=False, restart_identity=False)
+    for partition_count in (1, 3):
+        writer = writer_of(partition_count=partition_count)
+        rows_of(writer, truncate)
+        told = writer.notices.take()
+        assert [each for each in told if "public.demo was truncated" in each] == told
+        assert len(told) == (partition_count > 1)
+
+
 def test_an_update_has_only_what_it_became_unless_old_rows_are_logged() -> None:
     full = pg.table(2, "public.full", {"id": "int4", "n": "int4", "big": "text"}, identity="f")
     writer = writer_of(DEMO, full)
