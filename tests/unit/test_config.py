@@ -18,6 +18,7 @@ from headrace.config import (
     ConsoleConfig,
     LogConfig,
     PostgresConfig,
+    RedisConfig,
     SecurityConfig,
     StreamsConfig,
     TlsConfig,
@@ -35,6 +36,7 @@ CAPABILITIES = [
     ConsoleConfig,
     StreamsConfig,
     PostgresConfig,
+    RedisConfig,
     CaptureConfig,
 ]
 

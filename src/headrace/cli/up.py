@@ -1,7 +1,7 @@
-"""`headrace up`: all that is embedded, in the foreground. The broker and the console, on this machine only.
+"""`headrace up`: all that is embedded, in the foreground: broker, PostgreSQL, console, on this machine only.
 
-It supervises two children and does no work of its own. Pipelines that are run with the same data directory
-show up on the page.
+It supervises children and does no work of its own. Pipelines that are run with the same data directory show
+up on the page.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Annotated, Final
 
 import typer
 
-from headrace.cli.demo_parts import broker_child, console_child
+from headrace.cli.demo_parts import broker_child, console_child, postgres_child
 from headrace.cli.foreground import free_address, ignore_signals, line_printer, stop_on_signals
 from headrace.cli.options import DataDir
 from headrace.cli.output import say
+from headrace.cli.postgres import has_postgres, require_postgres
 from headrace.supervisor import Supervisor
 
 LOOP_PAUSE_S: Final = 0.2
@@ -25,14 +26,26 @@ def up(
     data: DataDir,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is served.")] = 8500,
     broker_port: Annotated[int, typer.Option(min=0, max=65535, help="Where the broker listens.")] = 9092,
+    postgres_port: Annotated[int, typer.Option(min=0, max=65535, help="Where PostgreSQL listens.")] = 5432,
+    postgres: Annotated[
+        bool | None,
+        typer.Option(
+            "--postgres/--no-postgres", help="Run PostgreSQL, too.", show_default="if its extra is installed"
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the parts print.")] = False,
 ) -> None:
-    """Run the broker and the console until Ctrl-C. Ports that are taken are replaced by free ones."""
+    """Run broker, PostgreSQL and console until Ctrl-C. Ports that are taken are replaced by free ones."""
+    if postgres:
+        require_postgres()
     supervisor = Supervisor(line_printer(verbose=verbose))
     stop_on_signals()
     try:
         bootstrap = supervisor.start(broker_child(free_address("broker", broker_port), data))
         say(f"broker    listening on {bootstrap}; any Kafka client can use it")
+        if has_postgres() if postgres is None else postgres:
+            dsn = supervisor.start(postgres_child(free_address("postgres", postgres_port), data))
+            say(f'postgres  "{dsn}"; capture it with `headrace capture add NAME --dsn "..."`')
         page = supervisor.start(console_child(free_address("page", port), bootstrap, data))
         say(f"page      [bold]{page}[/bold]")
         say("Ctrl-C stops everything")

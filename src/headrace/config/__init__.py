@@ -22,6 +22,7 @@ from headrace.config.environment import (
     default_jars_dir,
     default_postgres_dsn,
     default_postgres_programs,
+    default_redis_program,
     default_tls_key_password,
     environment_with,
     failpoints_to_arm,
@@ -31,6 +32,7 @@ from headrace.config.environment import (
 )
 from headrace.config.log import COMPRESSION_TYPES, LogConfig
 from headrace.config.postgres import PostgresConfig
+from headrace.config.redis import RedisConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
 from headrace.config.streams import GUARANTEES, Guarantee, StreamsConfig
 from headrace.config.units import DAY_MS, GIB, HOUR_MS, KIB, LONG_MAX, MIB
@@ -55,6 +57,7 @@ __all__ = [
     "Guarantee",
     "LogConfig",
     "PostgresConfig",
+    "RedisConfig",
     "SaslMechanism",
     "SecurityConfig",
     "SnapshotMode",
@@ -70,6 +73,7 @@ __all__ = [
     "default_jars_dir",
     "default_postgres_dsn",
     "default_postgres_programs",
+    "default_redis_program",
     "default_tls_key_password",
     "environment_with",
     "failpoints_to_arm",

@@ -49,6 +49,12 @@ def default_postgres_programs() -> Path | None:
     return Path(explicit) if explicit else None
 
 
+def default_redis_program() -> Path | None:
+    """The program of Redis that the embedded one is run with (HEADRACE_REDIS_PROGRAM)."""
+    explicit = os.environ.get("HEADRACE_REDIS_PROGRAM")
+    return Path(explicit) if explicit else None
+
+
 def search_path() -> str:
     """Where the system looks for programs (PATH)."""
     return os.environ.get("PATH", os.defpath)

@@ -22,6 +22,7 @@ from headrace.postgres.programs import Programs
 USER: Final = "headrace"
 DATABASE: Final = "postgres"
 PASSWORD_NAME: Final = "password"  # noqa: S105  # the name of a file
+PASSFILE_NAME: Final = "pgpass"
 INITDB_S_MAX: Final = 300
 _PASSWORD_BYTES: Final = 24
 
@@ -52,14 +53,24 @@ def password_of(home: Path) -> str:
     return (home / PASSWORD_NAME).read_text()
 
 
+def write_passfile(home: Path) -> Path:
+    """A file that libpq reads the password from, for whoever names it: `passfile=...`."""
+    path = home / PASSFILE_NAME
+    _write_secret(path, f"*:*:*:{USER}:{password_of(home)}\n")
+    return path
+
+
 def _new_password(home: Path) -> str:
-    path = home / PASSWORD_NAME
-    path.unlink(missing_ok=True)
     password = secrets.token_urlsafe(_PASSWORD_BYTES)
+    _write_secret(home / PASSWORD_NAME, password)
+    return password
+
+
+def _write_secret(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(file, "w") as stream:
-        stream.write(password)
-    return password
+        stream.write(text)
 
 
 def _initdb(

@@ -10,6 +10,7 @@ directory's.
       cluster/          PostgreSQL's own directory
       run/              its socket, where the path is short enough for one
       password          of its superuser `headrace`; only whoever runs us can read it
+      pgpass            the same for libpq: `passfile=...` in an address that is shown
       log               what it says; begun anew at a start when it has grown past LOG_BYTES_MAX
       lock              held while it runs
       programs-…/       a copy of PostgreSQL's programs, where the account can't reach those of the wheel
@@ -43,8 +44,7 @@ def home_of(data_dir: Path, account: Account, *, system_dir: Path = SYSTEM_DIR) 
         _let_through(data_dir, account)
         home = data_dir / HOME_NAME
     else:
-        digest = hashlib.sha256(str(data_dir).encode()).hexdigest()[:16]
-        home = system_dir / f"{HOME_NAME}-{digest}"
+        home = elsewhere(data_dir, system_dir=system_dir)
         _logger.info(
             "the database of %s is kept in %s: it does not run as root, and nobody else can get there",
             data_dir,
@@ -55,6 +55,12 @@ def home_of(data_dir: Path, account: Account, *, system_dir: Path = SYSTEM_DIR) 
     home.mkdir(exist_ok=True, mode=0o700)
     _let_through(home, account)
     return home
+
+
+def elsewhere(data_dir: Path, *, system_dir: Path = SYSTEM_DIR) -> Path:
+    """Where the database is kept if it can't be in the data directory; whether it is or not."""
+    digest = hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:16]
+    return system_dir / f"{HOME_NAME}-{digest}"
 
 
 def _let_through(directory: Path, account: Account) -> None:

@@ -16,11 +16,11 @@ names the data directory.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from headrace.embedded import is_named
 
 FILE_NAME: Final = "postmaster.pid"
 _STATUS_LINE: Final = 7
@@ -54,30 +54,4 @@ def read(cluster_dir: Path) -> Postmaster | None:
 
 def is_running(pid: int, cluster_dir: Path) -> bool:
     """Whether a process is the server of this directory."""
-    return str(cluster_dir) in _command_line(pid)
-
-
-def _command_line(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except FileNotFoundError:
-        if Path("/proc/self/cmdline").exists():
-            return []
-    except ProcessLookupError:
-        return []
-    if not _exists(pid):
-        return []
-    told = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return told.stdout.split()
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return is_named(pid, cluster_dir)

@@ -2,8 +2,7 @@
 
 Rules
 - One process of ours runs it: the lock beside its directory is held as long as it runs.
-- Should we be killed, a watcher stops it: a shell that reads a pipe whose other end is ours, which closes
-  with us, however we go. It runs as the same account, in a session of its own.
+- Should we be killed, a watcher stops it (see embedded.py), which runs as the same account.
 - Should the watcher be killed, too, the next start finds the server and stops it before it starts its own.
 - It listens on a socket of the file system, or on loopback; either way clients need the password.
 
@@ -16,20 +15,26 @@ from __future__ import annotations
 
 import shutil
 import signal
-import socket
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from headrace.config import MIB, Address, PostgresConfig
-from headrace.errors import ChildFailed, ConfigError, UsageError
+from headrace.config import MIB, PostgresConfig
+from headrace.embedded import end_watcher, free_port, last_lines, log_of, socket_dir, watch
+from headrace.errors import ChildFailed, UsageError
 from headrace.log.directory_lock import DirectoryLock
 from headrace.log.disk import SystemDisk
 from headrace.postgres import postmaster
 from headrace.postgres.account import Account, account_for
-from headrace.postgres.cluster import DATABASE, USER, ensure_cluster, password_of, version_of
+from headrace.postgres.cluster import (
+    DATABASE,
+    USER,
+    ensure_cluster,
+    password_of,
+    version_of,
+    write_passfile,
+)
 from headrace.postgres.ending import end_left_over, end_process
 from headrace.postgres.home import CLUSTER_NAME, HOME_NAME, home_of
 from headrace.postgres.programs import find_programs, reachable
@@ -38,15 +43,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-LOG_BYTES_MAX: Final = 16 * MIB
-LAST_LINES_SHOWN: Final = 8
 POLL_S: Final = 0.02
-SOCKET_PATH_BYTES_MAX: Final = 103
-"""What the shortest limit of a system, and the zero at the end, leave for the path of a socket."""
 PORT_ON_SOCKETS: Final = 5432
 """Names the socket's file where no port is listened on."""
-_WATCH: Final = 'read -r _; kill -INT "$1"'
-"""Ends when the pipe is closed, and stops the server then."""
 
 
 class EmbeddedPostgres:
@@ -69,6 +68,13 @@ class EmbeddedPostgres:
             raise UsageError("the embedded PostgreSQL is not running: call start(), or use it in a `with`")
         password = password_of(self._home)
         return f"host={host} port={self._port} dbname={DATABASE} user={USER} password={password}"
+
+    @property
+    def shown_dsn(self) -> str:
+        """The same for people and for the command line: it names a file that has the password."""
+        host = self._config.listen.host if self._config.listen else self._socket_dir
+        passfile = write_passfile(self.home)
+        return f"host={host} port={self._port} dbname={DATABASE} user={USER} passfile={quoted(passfile)}"
 
     @property
     def home(self) -> Path:
@@ -108,7 +114,7 @@ class EmbeddedPostgres:
             end_process(self._process, self._config.stop_s_max)
             self._process = None
         if self._watcher is not None:
-            _end_watcher(self._watcher)
+            end_watcher(self._watcher)
             self._watcher = None
         if self._socket_dir is not None and self._socket_dir.parent != self._home:
             shutil.rmtree(self._socket_dir, ignore_errors=True)
@@ -120,7 +126,7 @@ class EmbeddedPostgres:
     def check(self) -> None:
         """Raise ChildFailed with its last lines if it has ended by itself."""
         if self._process is not None and (code := self._process.poll()) is not None:
-            raise ChildFailed(f"PostgreSQL in {self.home} ended with code {code}. {self._last_lines()}")
+            raise ChildFailed(f"PostgreSQL in {self.home} ended with code {code}. {last_lines(self.home)}")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -138,10 +144,10 @@ class EmbeddedPostgres:
         programs = reachable(find_programs(config.programs_dir, version_of(home)), account, home)
         cluster = ensure_cluster(home, programs, account, is_durable=config.durability == "sync")
         end_left_over(cluster, config.stop_s_max)
-        self._port = _free_port(config.listen) if config.listen else PORT_ON_SOCKETS
+        self._port = free_port(config.listen, "PostgreSQL") if config.listen else PORT_ON_SOCKETS
         self._socket_dir = _socket_dir(home, account, self._port)
         command = [str(programs["postgres"]), "-D", str(cluster), *self._options(self._socket_dir)]
-        with _log_of(home).open("ab") as log:
+        with log_of(home).open("ab") as log:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -151,10 +157,10 @@ class EmbeddedPostgres:
                 start_new_session=True,
                 **account.process_options,
             )
-        self._watcher = _watch(self._process.pid, account)
+        self._watcher = watch(self._process.pid, signal.SIGINT, account.process_options)
         self._await_ready(cluster)
 
-    def _options(self, socket_dir: Path) -> list[str]:
+    def _options(self, sockets: Path) -> list[str]:
         config = self._config
         settings = {
             "wal_level": "logical",
@@ -163,7 +169,7 @@ class EmbeddedPostgres:
             "max_slot_wal_keep_size": f"{config.slot_wal_bytes_max // MIB}MB",
             "listen_addresses": config.listen.host if config.listen else "",
             "port": str(self._port),
-            "unix_socket_directories": str(socket_dir),
+            "unix_socket_directories": str(sockets),
             "unix_socket_permissions": "0700",
             "shared_buffers": "64MB",
             "log_min_messages": "warning",
@@ -182,61 +188,20 @@ class EmbeddedPostgres:
             if time.monotonic() > deadline_s:
                 raise ChildFailed(
                     f"PostgreSQL in {self.home} was not ready within {self._config.start_s_max:.0f} s. "
-                    f"{self._last_lines()}"
+                    f"{last_lines(self.home)}"
                 )
             time.sleep(POLL_S)
 
-    def _last_lines(self) -> str:
-        lines = _log_of(self.home).read_text(errors="replace").splitlines()[-LAST_LINES_SHOWN:]
-        return "Its last lines were:\n" + "\n".join(f"  {line}" for line in lines)
 
-
-def _log_of(home: Path) -> Path:
-    path = home / "log"
-    if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
-        path.replace(home / "log.old")
-    path.touch(mode=0o600)
-    return path
-
-
-def _free_port(listen: Address) -> int:
-    """The port that is wanted, or a free one; refused here, where the reason can be told."""
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((listen.host, listen.port))
-        except OSError as error:
-            raise ConfigError(
-                f"PostgreSQL can't listen on {listen}: {error.strerror}. Choose another; 0 finds a free one"
-            ) from error
-        return int(probe.getsockname()[1])
+def quoted(value: Path | str) -> str:
+    """A value of a DSN, which may have spaces."""
+    text = str(value)
+    if text and not set(text) & set(" '\\"):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _socket_dir(home: Path, account: Account, port: int) -> Path:
-    directory = home / "run"
-    if len(f"{directory}/.s.PGSQL.{port}".encode()) > SOCKET_PATH_BYTES_MAX:
-        directory = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
-    directory.mkdir(mode=0o700, exist_ok=True)
+    directory = socket_dir(home, f".s.PGSQL.{port}")
     account.own(directory)
     return directory
-
-
-def _watch(pid: int, account: Account) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["/bin/sh", "-c", _WATCH, "sh", str(pid)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        cwd="/",
-        start_new_session=True,
-        **account.process_options,
-    )
-
-
-def _end_watcher(watcher: subprocess.Popen[bytes]) -> None:
-    """The server is gone and its number may be another's: the watcher must not signal it."""
-    watcher.send_signal(signal.SIGKILL)
-    watcher.wait()
-    assert watcher.stdin is not None
-    watcher.stdin.close()

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from headrace.broker import Broker
     from headrace.postgres import EmbeddedPostgres
+    from headrace.redis import EmbeddedRedis
     from headrace.testing.pipelines import ScriptOf
     from headrace.testing.postgres import TestDatabase
+    from headrace.testing.redis import TestRedis
 
 
 @pytest.fixture
@@ -43,6 +45,24 @@ def headrace_postgres(headrace_postgres_server: EmbeddedPostgres) -> Iterator[Te
 
     with fresh_database(headrace_postgres_server) as database:
         yield database
+
+
+@pytest.fixture(scope="session")
+def headrace_redis_server() -> Iterator[EmbeddedRedis]:
+    """A Redis server that all tests share, started when it is first used."""
+    from headrace.testing.redis import redis_server  # noqa: PLC0415  # needs redis
+
+    with redis_server() as server:
+        yield server
+
+
+@pytest.fixture
+def headrace_redis(headrace_redis_server: EmbeddedRedis) -> Iterator[TestRedis]:
+    """An empty Redis, emptied after the test; `headrace_redis.url` is how to reach it."""
+    from headrace.testing.redis import fresh_redis  # noqa: PLC0415  # needs redis
+
+    with fresh_redis(headrace_redis_server) as cache:
+        yield cache
 
 
 @pytest.fixture(scope="session")

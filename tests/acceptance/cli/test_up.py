@@ -6,10 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
 import psutil
+import psycopg
 import pytest
 
 from headrace.testing.waiting import eventually
@@ -22,11 +24,11 @@ WITHIN_S = 120.0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_up_runs_the_broker_and_the_console_until_it_is_stopped_and_leaves_nothing_behind(
+def test_up_runs_broker_database_and_console_until_it_is_stopped_and_leaves_nothing_behind(
     command_line: CommandLine, number: signal.Signals
 ) -> None:
     with subprocess.Popen(
-        [*HEADRACE, "up", "--port", "0", "--broker-port", "0"],
+        [*HEADRACE, "up", "--port", "0", "--broker-port", "0", "--postgres-port", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -35,11 +37,13 @@ def test_up_runs_the_broker_and_the_console_until_it_is_stopped_and_leaves_nothi
     ) as process:
         try:
             assert process.stdout is not None
-            broker, page, _ = (process.stdout.readline() for _ in range(3))
+            broker, database, page, _ = (process.stdout.readline() for _ in range(4))
             found = re.search(r"listening on (\S+);", broker)
             assert found, broker
             command_line.bootstrap = found.group(1)
             command_line.output("produce", "orders", stdin="one\n")
+            with closing(psycopg.connect(database.split('"')[1])) as connection:
+                assert connection.execute("SHOW wal_level").fetchone() == ("logical",)
             url, _, token = page.split()[1].partition("/?token=")
             assert token
 
@@ -49,7 +53,7 @@ def test_up_runs_the_broker_and_the_console_until_it_is_stopped_and_leaves_nothi
 
             eventually(lambda: record_count() == 1, within_s=WITHIN_S)
             family = psutil.Process(process.pid).children(recursive=True)
-            assert len(family) >= 2
+            assert len(family) >= 3
             process.send_signal(number)
             assert process.wait(WITHIN_S) == 0
             assert not any(each.is_running() for each in family)
