@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 COMMANDS: Final = (
     "up",
     "broker",
+    "postgres",
+    "redis",
     "topics",
     "users",
     "produce",
@@ -32,6 +34,7 @@ COMMANDS: Final = (
     "sql",
     "replay",
     "verify",
+    "views",
     "state",
     "explain",
     "console",

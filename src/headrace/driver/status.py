@@ -53,6 +53,8 @@ class Status:
     bootstrap: str
     reads: tuple[str, ...]
     writes: str
+    writes_kind: str = "topic"
+    """`topic`, or what else it writes: `table`, `search index`, ..."""
     restart_count: int = 0
     """How often its supervisor has started the driver again since somebody started it."""
     last_error: str | None = None

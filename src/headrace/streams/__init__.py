@@ -54,8 +54,9 @@ if TYPE_CHECKING:
     from headrace.streams.pipeline import Pipeline, pipeline
     from headrace.streams.recent import recent
     from headrace.streams.sinks.idempotent import idempotent
-    from headrace.streams.sinks.writers import read_delta
+    from headrace.streams.sinks.stores import read_delta
     from headrace.streams.static import static
+    from headrace.streams.stores import cache, duckdb_table, search_index
     from headrace.streams.table import DeltaTable, PostgresTable, delta_table, postgres_table
     from headrace.streams.table_history import history
     from headrace.streams.time.policies import adaptive, bounded, declared, perfect
@@ -95,6 +96,7 @@ _HOMES: Final = {
     "as_of": "joins.asked",
     "between": "joins.within",
     "bounded": "time.policies",
+    "cache": "stores",
     "changes": "changes",
     "corrected": "corrected",
     "cumulative": "windows.kinds",
@@ -102,6 +104,7 @@ _HOMES: Final = {
     "deduplicate": "deduplicate",
     "delta_table": "table",
     "drop": "windows.late",
+    "duckdb_table": "stores",
     "each": "windows.triggers",
     "early": "windows.triggers",
     "estimated_counts": "windows.count_min",
@@ -125,8 +128,9 @@ _HOMES: Final = {
     "perfect": "time.policies",
     "pipeline": "pipeline",
     "postgres_table": "table",
-    "read_delta": "sinks.writers",
+    "read_delta": "sinks.stores",
     "recent": "recent",
+    "search_index": "stores",
     "session_window": "windows.kinds",
     "side_output": "windows.late",
     "skip_to_first": "patterns.skipping",
@@ -195,6 +199,7 @@ __all__ = [
     "as_of",
     "between",
     "bounded",
+    "cache",
     "changes",
     "corrected",
     "cumulative",
@@ -202,6 +207,7 @@ __all__ = [
     "deduplicate",
     "delta_table",
     "drop",
+    "duckdb_table",
     "each",
     "early",
     "estimated_counts",
@@ -227,6 +233,7 @@ __all__ = [
     "postgres_table",
     "read_delta",
     "recent",
+    "search_index",
     "session_window",
     "side_output",
     "skip_to_first",

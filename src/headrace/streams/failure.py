@@ -30,6 +30,7 @@ _OURS: Final = re.compile(r"^headrace\.errors\.(\w+): (.*)$", re.MULTILINE)
 _TRACE: Final = re.compile(r"(?:^(?P<indent> +))?Traceback \(most recent call last\):\n", re.MULTILINE)
 _NOT_STARTED: Final = re.compile(r"Error from python worker:\n(?P<said>(?:[ \t].*\n|\n)*)PYTHONPATH was:")
 _NOT_ALL_NAMED: Final = "If startingOffsets contains specific offsets, you must specify all TopicPartitions"
+_NO_WORKER: Final = "Python worker failed to connect back"
 _REFUSED: Final = re.compile(r"The operator\(s\): (.+?) is not in the operator allowlist")
 _REFUSED_MODE: Final = re.compile(r"Streaming real-time mode has the following limitation: (.+)")
 
@@ -90,6 +91,11 @@ def headrace_error(error: BaseException | str) -> HeadraceError | None:
 def has_grown(error: BaseException | str) -> bool:
     """Whether a query could not start because a topic has partitions that its starts don't name."""
     return _NOT_ALL_NAMED in str(error)
+
+
+def lacked_a_worker(error: BaseException | str) -> bool:
+    """Whether Spark has waited in vain for a Python process that it had started."""
+    return _NO_WORKER in str(error)
 
 
 def realtime_refusal(error: BaseException | str) -> str | None:

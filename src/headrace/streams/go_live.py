@@ -39,6 +39,7 @@ from headrace.streams.admin import ANSWER_S_MAX, Cluster, ensure_topics, identif
 from headrace.streams.building import build_stream
 from headrace.streams.checkpoint import checkpoint_path, lock_checkpoint
 from headrace.streams.circumstances import targets
+from headrace.streams.claim import note_claim
 from headrace.streams.client_options import portable_options
 from headrace.streams.code import fingerprint
 from headrace.streams.failure import first_line
@@ -52,7 +53,8 @@ from headrace.streams.replay_note import ReplayNote, note_path, read_note, remov
 from headrace.streams.session import start_session, stop_session
 from headrace.streams.sinks.context import WriteContext, read_query_id
 from headrace.streams.sinks.shut_out import shut_out
-from headrace.streams.sinks.swaps import TableSwap, table_swap
+from headrace.streams.sinks.stores import store_of
+from headrace.streams.sinks.swaps import TableSwap
 from headrace.streams.source import Reader, read_stream
 from headrace.streams.spans import OPEN, Bound
 from headrace.streams.topic import Start, Topic
@@ -138,7 +140,10 @@ class GoLive:
         delete_before = {place: offset for place, offset in (note.delete_before or {}).items() if offset}
         if swap is not None:
             self.on_step("swapping the new rows in")
-            swap.commit(read_query_id(checkpoint))
+            query_id = read_query_id(checkpoint)
+            swap.commit(query_id)
+            # So far it has had the ledger of the staged rows only.
+            note_claim(checkpoint, query_id, self.pipeline.writes.name)
         elif delete_before:
             self.on_step("deleting the old results")
             delete_records(Cluster(self.config), delete_before)
@@ -163,7 +168,7 @@ class GoLive:
         target = self.pipeline.writes
         if not note.swap or isinstance(target, Topic):
             return None
-        return table_swap(target, pipeline=self.pipeline.name, swap_id=note.id)
+        return store_of(target).swap(target, pipeline=self.pipeline.name, swap_id=note.id)
 
     def _shut_out_or_stage(self, session: SparkSession, plan: Plan, note: ReplayNote) -> ReplayNote:
         """Shut out who writes the topic, or make the table that the replay writes."""

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Generic, ParamSpec
 from headrace.config import TOPIC_NAME
 from headrace.errors import HeadraceError, PipelineError
 from headrace.streams.failure import first_line
-from headrace.streams.table import DeltaTable, PostgresTable
+from headrace.streams.stores import Table
 from headrace.streams.topic import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 P = ParamSpec("P")
-Target = Topic | PostgresTable | DeltaTable
+Target = Topic | Table
 """What a pipeline can write."""
 
 
@@ -58,8 +58,8 @@ class Pipeline(Generic[P]):
                 )
         if self.side_outputs and not isinstance(self.writes, Topic):
             raise PipelineError(
-                f"pipeline {self.name} writes the table {self.writes.name} and has side outputs: these can "
-                "be written together with a topic only, so make a second pipeline for them"
+                f"pipeline {self.name} writes the {self.writes.noun} {self.writes.name} and has side "
+                "outputs: these can be written together with a topic only, so make a second pipeline for them"
             )
         outputs = [topic.name for topic in self.outputs]
         if len(set(outputs)) < len(outputs):
@@ -146,7 +146,9 @@ def pipeline(
     A row whose column `_topic` names one of the `side_outputs` is written there instead.
     """
     if not isinstance(writes, Target):
-        raise PipelineError(f'writes is {writes!r}: write hr.topic("name", key="column"), or a table')
+        raise PipelineError(
+            f'writes is {writes!r}: write hr.topic("name", key="column"), or a table or another store'
+        )
     for output in side_outputs:
         if not isinstance(output, Topic):
             raise PipelineError(f'side_outputs has {output!r}: write hr.topic("name", key="column")')

@@ -10,7 +10,6 @@ from headrace.streams.history import History
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plans import Description, Operator
 from headrace.streams.progress_log import ProgressLog
-from headrace.streams.table import PostgresTable
 from headrace.streams.timeline.operators import Traced
 from headrace.streams.timeline.words import operator_words, watermark_words
 from headrace.streams.topic import Topic
@@ -61,8 +60,7 @@ def target_words(pipeline: Pipeline[Any]) -> str:
         key = f", with the key {', '.join(target.key)}" if target.key else ""
         others = ", ".join(topic.name for topic in pipeline.side_outputs)
         return f"writes the topic {target.name}{key}" + (f", and {others} beside it" if others else "")
-    kind = "table" if isinstance(target, PostgresTable) else "Delta table"
-    return f"writes the {kind} {target.name}, " + (
+    return f"writes the {target.noun} {target.name}, " + (
         f"a row for each {', '.join(target.key)}" if target.key else "to which rows are added"
     )
 

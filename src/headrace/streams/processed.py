@@ -42,9 +42,14 @@ class Processed:
         return tuple(batch for batch in self.log.batches if last is not None and batch.number <= last)
 
 
-def find_processed(config: StreamsConfig, query: str, sources: Mapping[str, Topic]) -> Processed:
-    """Read the checkpoint, and ask the broker whether all of it is still there."""
-    is_running = not _is_free(config, query)
+def find_processed(
+    config: StreamsConfig, query: str, sources: Mapping[str, Topic], *, is_locked: bool = False
+) -> Processed:
+    """Read the checkpoint, and ask the broker whether all of it is still there.
+
+    `is_locked` says that the caller has locked the checkpoint, so that the query can't run.
+    """
+    is_running = not (is_locked or _is_free(config, query))
     log = read_progress_log(checkpoint_path(config, query))
     last = log.last_committed
     if last is None:

@@ -24,13 +24,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.config import StreamsConfig
 from headrace.errors import HeadraceError, PipelineError, PipelineFailed
 from headrace.streams.admin import ask_partition_counts, ask_starts, ensure_topics
+from headrace.streams.batch_length import batch_length
 from headrace.streams.buckets.reports import OperatorReports, collected, with_operators
 from headrace.streams.building import build_stream
 from headrace.streams.check import keep_plan
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.client_options import portable_options
 from headrace.streams.describe import describe_rows
-from headrace.streams.failure import first_line, has_grown, realtime_refusal
+from headrace.streams.failure import first_line, has_grown, lacked_a_worker, realtime_refusal
 from headrace.streams.given_up import clear_given_up_state, note_given_up
 from headrace.streams.log_offsets import ask_ends
 from headrace.streams.pipeline import Pipeline, Target
@@ -44,22 +45,25 @@ from headrace.streams.sinks.context import WriteContext, read_query_id
 from headrace.streams.sinks.foreach_batch import ForeachBatch, Write
 from headrace.streams.sinks.plain_topic import PlainTopicWriter, producer_options
 from headrace.streams.sinks.records import to_records
+from headrace.streams.sinks.refused import REFUSED
+from headrace.streams.sinks.refused_topic import STORE, refused_topics
 from headrace.streams.sinks.side_rows import SideOutput, with_side_outputs
+from headrace.streams.sinks.stores import check_installed, store_of
 from headrace.streams.sinks.table_rows import table_rows
 from headrace.streams.sinks.topics import TopicWriter
-from headrace.streams.sinks.writers import check_installed, table_writer, topic_writer
+from headrace.streams.sinks.writers import topic_writer
 from headrace.streams.source import Reader, read_dead_letters, read_stream
 from headrace.streams.starts import Starts, settle_starts
 from headrace.streams.topic import Topic
 
 STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
-DEAD_LETTERS_EVERY_S: Final = 2
+DEAD_LETTERS_EVERY_S: Final = 5
 """How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
 KEPT_BACK_S_MAX: Final = 30.0
 """How long queries for dead letters are kept back at most: see `start`."""
-GROWTHS_MAX: Final = 3
-"""How often a query is started again because a topic got partitions while it was being started."""
+BEGUN_ANEW_MAX: Final = 3
+"""How often a query is started again by itself: see `_begin_anew`."""
 _STARTED_PAUSE_S: Final = 0.05
 
 
@@ -84,11 +88,13 @@ class Queries:
     """Starts each of the queries."""
     _reports: dict[str, list[OperatorReports]] = field(default_factory=dict)
     """What the operators of each query have counted."""
+    _refused: dict[str, SideOutput] = field(default_factory=dict)
+    """What writes the rows that the store of a query has refused."""
     _kept_back: dict[str, Callable[[], None]] = field(default_factory=dict)
     """Starts those of the queries that are yet to come."""
     _kept_back_until_s: float = 0.0
-    _growths: Counter[str] = field(default_factory=Counter)
-    """How often each query was started again because a topic had grown."""
+    _begun_anew: Counter[str] = field(default_factory=Counter)
+    """How often each query was started again."""
     _reported: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The last report of each query that `progress` has returned."""
 
@@ -232,10 +238,15 @@ class Queries:
         )
 
     def _begin_anew(self, name: str, error: StreamingQueryException) -> None:
-        """Start a query again that failed because its topic has grown since the starts were settled."""
-        if not has_grown(error) or self._growths[name] == GROWTHS_MAX:
+        """Start a query again that failed for a reason that passes.
+
+        Its topic has grown since the starts were settled; or Spark, which waits for 10 seconds, has given up
+        on a Python process that a busy machine was slow to start.
+        """
+        may_pass = has_grown(error) or lacked_a_worker(error)
+        if not may_pass or self._begun_anew[name] == BEGUN_ANEW_MAX:
             self._fail(name, error)
-        self._growths[name] += 1
+        self._begun_anew[name] += 1
         self._settle()
         self._begin[name]()
 
@@ -263,9 +274,10 @@ class Queries:
         name, target = pipeline.name, pipeline.writes
         if self.realtime and not isinstance(target, Topic):
             raise PipelineError(
-                f"pipeline {name} writes the table {target.name}, which real-time mode can't: run it without "
-                "--realtime, in micro-batches, or write a topic"
+                f"pipeline {name} writes the {target.noun} {target.name}, which real-time mode can't: run it "
+                "without --realtime, in micro-batches, or write a topic"
             )
+        side_topics = {**side_topics, **refused_topics(name, target)}
         if side_topics:
             ensure_topics(self.config, dict.fromkeys(_names(side_topics), DEAD_LETTERS_PARTITION_COUNT))
         self._write(name, written_rows(pipeline, rows), target, side_topics=side_topics)
@@ -299,8 +311,8 @@ class Queries:
             self._batches[name] = ForeachBatch(lambda: self._open(name, target, side_topics))
             writer = writer.foreachBatch(self._batches[name])
         if self.realtime:
-            batch = f"{self.config.realtime_batch_s} seconds"
-            writer = writer.trigger(realTime=batch)  # type: ignore[call-overload] # missing in its overloads
+            length = batch_length(self.config.realtime_batch_s, list(self._begin).index(name))
+            writer = writer.trigger(realTime=length)  # type: ignore[call-overload] # missing in its overloads
         elif self.until_now:
             writer = writer.trigger(availableNow=True)
         else:
@@ -317,10 +329,12 @@ class Queries:
             own = replace(context, pipeline=f"{query}.{operator}", operator=operator)
             files, open_writer = SideFiles.of(checkpoint, operator), partial(self._topic_writer, topic, own)
             side_outputs.append(SideOutput(files=files, open_writer=open_writer))
+            if operator == REFUSED:
+                self._refused[query] = side_outputs[-1]
         if isinstance(target, Topic):
             main = self._topic_writer(target, context)
             return with_side_outputs(main.write_records, main.close, side_outputs)
-        table = table_writer(target, context)
+        table = store_of(target).writer(target, context)
         return with_side_outputs(table.write, table.close, side_outputs)
 
     def _topic_writer(self, topic: Topic, context: WriteContext) -> TopicWriter | PlainTopicWriter:
@@ -396,11 +410,18 @@ class Queries:
         if not report.is_batch:
             return report
         told = [(each.operator, each.batches()) for each in self._reports.get(report.query, ())]
-        report = with_operators(report, told)
+        report = self._with_refused(with_operators(report, told))
         if report.query not in self._batches:
             return report
         written = self._batches[report.query].written.get(report.batch_id)
         return replace(report, output_row_count=written)
+
+    def _with_refused(self, report: Progress) -> Progress:
+        refused = self._refused.get(report.query)
+        count = 0 if refused is None else refused.written.get(report.batch_id, 0)
+        if not count:
+            return report
+        return replace(report, operator_counts={**report.operator_counts, STORE: {REFUSED: count}})
 
 
 def _names(topics: Mapping[str, Topic]) -> Iterator[str]:

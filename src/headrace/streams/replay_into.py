@@ -18,10 +18,11 @@ from headrace.streams.pipeline import Pipeline
 from headrace.streams.plan import DEFAULT_PARTITION_COUNT
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.records import same_for_all, to_records
+from headrace.streams.sinks.stores import store_of
 from headrace.streams.sinks.table_rows import table_rows
-from headrace.streams.sinks.writers import check_installed, has_rows, table_writer, topic_writer
+from headrace.streams.sinks.writers import topic_writer
 from headrace.streams.spans import Span
-from headrace.streams.table import DeltaTable, PostgresTable, Table, delta_table, postgres_table
+from headrace.streams.stores import Table
 from headrace.streams.topic import Topic
 
 QUERY_LENGTH_MAX: Final = 200
@@ -69,11 +70,7 @@ def destination(
     live = pipeline.writes
     if isinstance(live, Topic):
         return NewTopics(pipeline=pipeline, sources=sources, into=into, config=config)
-    if isinstance(live, PostgresTable):
-        new: Table = postgres_table(live.dsn, into, key=live.key, writers=live.writers)
-    else:
-        new = delta_table(into, key=live.key, writers=live.writers)
-    return NewTable(pipeline=pipeline, table=new)
+    return NewTable(pipeline=pipeline, table=live.elsewhere(into))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,8 +165,7 @@ class NewTable:
             raise ConfigError(
                 f"pipeline {self.pipeline.name} itself writes the table {self.name}: name a new one"
             )
-        check_installed(self.table)
-        if has_rows(self.table):
+        if store_of(self.table).has_rows(self.table):
             raise ConfigError(f"the table {self.name} has rows already: name a new one, or drop it")
 
     def make(self) -> None:
@@ -180,12 +176,10 @@ class NewTable:
         return table_rows(rows, self.table, pipeline=self.pipeline.name)
 
     def count(self, prepared: DataFrame) -> int:
-        """All of them; where the files of a Delta table are merged, the last of each key."""
-        if isinstance(self.table, DeltaTable) and self.table.key:
-            return prepared.select(*(f"`{name}`" for name in self.table.key)).distinct().count()
-        return prepared.count()
+        """As the kind of the table counts."""
+        return store_of(self.table).written_count(self.table, prepared)
 
     def open(self, context: WriteContext) -> tuple[Write, Callable[[], None]]:
         """A writer to the table."""
-        writer = table_writer(self.table, context)
+        writer = store_of(self.table).writer(self.table, context)
         return (lambda rows, piece: writer.write(rows, piece) or 0), writer.close

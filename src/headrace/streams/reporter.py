@@ -41,6 +41,7 @@ class QueryDescription:
     name: str
     reads: tuple[str, ...]
     writes: str
+    writes_kind: str = "topic"
 
 
 class Reporter:
@@ -120,6 +121,7 @@ def first_status(config: StreamsConfig, query: QueryDescription, mode: str) -> S
         bootstrap=config.bootstrap,
         reads=query.reads,
         writes=query.writes,
+        writes_kind=query.writes_kind,
     )
     former = read_status(config.data_dir, query.name)
     if former is None:

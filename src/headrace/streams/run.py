@@ -89,7 +89,9 @@ def _described(plan: Plan, dead_letters_of: Sequence[Topic]) -> Iterator[QueryDe
     """What each query of the run reads and writes."""
     for pipeline in plan.pipelines:
         reads = tuple(sorted(plan.topics_of(pipeline.name)))
-        yield QueryDescription(name=pipeline.name, reads=reads, writes=pipeline.writes.name)
+        target = pipeline.writes
+        kind = "topic" if isinstance(target, Topic) else target.noun
+        yield QueryDescription(name=pipeline.name, reads=reads, writes=target.name, writes_kind=kind)
     for topic in dead_letters_of:
         name = topic.dead_letters_query
         yield QueryDescription(name=name, reads=(topic.name,), writes=topic.dead_letters)

@@ -207,13 +207,15 @@ def _quick_workers(work_dir: Path) -> dict[str, str]:
     """Talk to Python processes by sockets that are files, which nobody else may open.
 
     By the others, Spark sends little things one after the other, and TCP holds the second back until the
-    first is acknowledged: 40 ms, for each task.
+    first is acknowledged: 40 ms, for each task. Not where the name of the directory has capitals: stateful
+    workers of Spark 4.3 are told it in small letters, and would not find their socket.
     """
-    if len(os.fsencode(work_dir)) > SOCKET_DIR_BYTES_MAX:
+    name = str(work_dir)
+    if len(os.fsencode(name)) > SOCKET_DIR_BYTES_MAX or name != name.lower():
         return {}
     return {
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": str(work_dir),
+        "spark.python.unix.domain.socket.dir": name,
     }
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
-from headrace.config import StreamsConfig
+from headrace.config import KIB, StreamsConfig
 from headrace.streams.client_options import kafka_options
 from headrace.streams.event_time import spark_delay
 from headrace.streams.formats import refused, rows
 from headrace.streams.sinks.records import same_for_all
 from headrace.streams.starts import Starts, starting_offsets
 from headrace.streams.topic import Topic
+
+_PATIENT: Final = {"kafka.fetch.min.bytes": str(64 * KIB), "kafka.fetch.max.wait.ms": "500"}
+"""Nobody waits for dead letters: asking for each record by itself would cost all others milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> Da
 
         headrace.cause  headrace.topic  headrace.partition  headrace.offset  headrace.timestamp
     """
-    letters = refused(read_records_stream(session, topic, reader), topic)
+    letters = refused(read_records_stream(session, topic, reader, patient=True), topic)
     told = {
         "headrace.cause": F.col("cause"),
         "headrace.topic": F.col("topic"),
@@ -63,11 +67,13 @@ def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> Da
     return letters.select(target, "key", "value", F.concat(original, added).alias("headers"))
 
 
-def read_records_stream(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
-    """The committed records as they come, as Spark has them."""
+def read_records_stream(
+    session: SparkSession, topic: Topic, reader: Reader, *, patient: bool = False
+) -> DataFrame:
+    """The committed records as they come, as Spark has them; some at a time, for who is `patient`."""
     source = (
         session.readStream.format("kafka")
-        .options(**kafka_options(reader.config))
+        .options(**((_PATIENT if patient and reader.realtime else {}) | kafka_options(reader.config)))
         # What a transaction that was given up has written is no input, and what an open one writes not yet.
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(topic.names))

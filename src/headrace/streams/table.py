@@ -37,7 +37,7 @@ class PostgresTable:
                     f"{self.name!r} can't name a table of PostgreSQL: write table or schema.table, each of 1 "
                     f"to {_IDENTIFIER_BYTES_MAX} bytes"
                 )
-        _check_key(self.name, self.key)
+        check_key(f"table {self.name}", self.key)
         if not self.dsn:
             raise ConfigError(
                 f"table {self.name} has an empty dsn: write postgresql://user@host:5432/database"
@@ -46,9 +46,23 @@ class PostgresTable:
             raise ConfigError(f"table {self.name}: writers is {self.writers}; use at least 1")
 
     @property
+    def noun(self) -> str:
+        """What it is."""
+        return "table"
+
+    @property
+    def refuses_rows(self) -> bool:
+        """All rows that fit its columns are taken."""
+        return False
+
+    @property
     def name(self) -> str:
         """Schema and table."""
         return f"{self.schema_name}.{self.table_name}"
+
+    def elsewhere(self, table: str) -> PostgresTable:
+        """Another table of the same database, for the same rows."""
+        return postgres_table(self.dsn, table, key=self.key, writers=self.writers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +76,28 @@ class DeltaTable:
     """How many files a batch is written to, at most."""
 
     def __post_init__(self) -> None:
-        _check_key(self.name, self.key)
+        check_key(f"table {self.name}", self.key)
         if self.writers < 1:
             raise ConfigError(f"table {self.name}: writers is {self.writers}; use at least 1")
+
+    @property
+    def noun(self) -> str:
+        """What it is."""
+        return "Delta table"
+
+    @property
+    def refuses_rows(self) -> bool:
+        """All rows that fit its columns are taken."""
+        return False
 
     @property
     def name(self) -> str:
         """The directory."""
         return str(self.path)
 
-
-Table = PostgresTable | DeltaTable
+    def elsewhere(self, path: str) -> DeltaTable:
+        """A table in another directory, for the same rows."""
+        return delta_table(path, key=self.key, writers=self.writers)
 
 
 def postgres_table(
@@ -86,7 +111,7 @@ def postgres_table(
     if not dot:
         schema_name, table_name = "public", table
     return PostgresTable(
-        dsn=dsn, schema_name=schema_name, table_name=table_name, key=_as_key(key), writers=writers
+        dsn=dsn, schema_name=schema_name, table_name=table_name, key=as_key(key), writers=writers
     )
 
 
@@ -97,13 +122,15 @@ def delta_table(path: Path | str, *, key: Sequence[str] = (), writers: int = DEF
             f"the Delta table {path} is not a directory: give a path that the driver and all executors can "
             "write to"
         )
-    return DeltaTable(path=Path(path).absolute(), key=_as_key(key), writers=writers)
+    return DeltaTable(path=Path(path).absolute(), key=as_key(key), writers=writers)
 
 
-def _as_key(key: Sequence[str]) -> tuple[str, ...]:
+def as_key(key: str | Sequence[str]) -> tuple[str, ...]:
+    """The columns, of which one may be given by itself."""
     return (key,) if isinstance(key, str) else tuple(key)
 
 
-def _check_key(table: str, key: tuple[str, ...]) -> None:
+def check_key(table: str, key: tuple[str, ...]) -> None:
+    """Refuse a key that has a column twice. `table` is what it is and its name."""
     if len(set(key)) < len(key):
-        raise ConfigError(f"table {table} has a column twice in its key: {', '.join(key)}")
+        raise ConfigError(f"{table} has a column twice in its key: {', '.join(key)}")

@@ -26,7 +26,7 @@ from typing import Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
-from pyspark.sql.types import DoubleType, FloatType
+from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
@@ -112,6 +112,32 @@ def verify_in(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """What a store should hold and what it holds, as records of one form: `key` and `value` in JSON."""
+
+    expected: DataFrame
+    written: DataFrame
+    schema: StructType
+    """Of the pipeline's rows."""
+
+
+def recomputed(
+    session: SparkSession,
+    pipeline: Pipeline[Any],
+    sources: Mapping[str, Topic],
+    config: StreamsConfig,
+    *,
+    on_step: OnStep,
+    held: ExitStack,
+) -> Recomputed:
+    """Compute a store's rows again from what was processed. The pipeline must not run."""
+    verification = _Verification(
+        session=session, pipeline=pipeline, sources=sources, config=config, on_step=on_step
+    )
+    return verification.recomputed(held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Verification:
     session: SparkSession
     pipeline: Pipeline[Any]
@@ -171,6 +197,21 @@ class _Verification:
             left_off=left_off,
             remarks=(*remarks_of(history, results, processed), *written.remarks(rows, results)),
         )
+
+    def recomputed(self, held: ExitStack) -> Recomputed:
+        processed = find_processed(self.config, self.pipeline.name, self.sources, is_locked=True)
+        if not processed.is_settled:
+            raise PipelineError(
+                f"the last batch of pipeline {self.pipeline.name} is not finished: run the pipeline until it "
+                "is, and stop it"
+            )
+        rows, results = self._rows(processed.spans)
+        written = read_written(self.session, self.pipeline, self.config, rows.schema, held)
+        self._refuse_uncertain(results, written)
+        self.on_step(f"computing again from {processed.offset_count:,} offsets of the log")
+        expected, _ = self._as_records(written, rows, results)
+        columns = [field for field in rows.schema.fields if field.name != METADATA_COLUMN]
+        return Recomputed(expected=expected, written=written.records, schema=StructType(columns))
 
     def _arrival(self, processed: Processed) -> ArrivalOrder:
         topics = [name for topic in self.sources.values() for name in topic.names]

@@ -22,7 +22,6 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 from pyspark.sql.types import StructType
 
 from headrace.config import StreamsConfig
-from headrace.errors import PipelineError
 from headrace.streams.admin import Cluster
 from headrace.streams.batch_source import read_records
 from headrace.streams.describe import plan_of
@@ -30,11 +29,11 @@ from headrace.streams.log_offsets import end_offsets, existing_places, first_off
 from headrace.streams.pipeline import Pipeline
 from headrace.streams.plans.results import Results, is_row_by_row
 from headrace.streams.sinks.records import DELETE_COLUMN, JSON_OPTIONS, to_records
+from headrace.streams.sinks.stores import store_of
 from headrace.streams.sinks.table_rows import table_rows
 from headrace.streams.sinks.tasks import told
-from headrace.streams.sinks.writers import read_table
 from headrace.streams.spans import Span
-from headrace.streams.table import DeltaTable, Table
+from headrace.streams.stores import Table
 from headrace.streams.tallies import are_close, comparable, with_parts
 from headrace.streams.topic import METADATA_COLUMN, Topic
 
@@ -74,12 +73,10 @@ def read_written(
         places = existing_places(cluster, [topic.name for topic in pipeline.outputs])
         span = Span(starts=first_offsets(cluster, places), ends=end_offsets(cluster, places))
         return WrittenTopics(session=session, pipeline=pipeline, config=config, span=span)
-    if isinstance(target, DeltaTable) and not (target.path / "_delta_log").is_dir():
-        raise PipelineError(
-            f"pipeline {pipeline.name} can't be verified: there is no Delta table in {target.path} by now"
-        )
+    store = store_of(target)
+    store.refuse_missing(target, pipeline=pipeline.name)
     columns = [field for field in schema.fields if field.name not in {METADATA_COLUMN, DELETE_COLUMN}]
-    rows = read_table(session, target, StructType(columns)).persist(StorageLevel.DISK_ONLY)
+    rows = store.read(session, target, StructType(columns)).persist(StorageLevel.DISK_ONLY)
     held.callback(rows.unpersist)
     with told():
         # Read it now, once: while it is compared, the pipeline may go on.
@@ -186,6 +183,13 @@ class WrittenTable:
             "from several partitions, whether it is one of these"
         )
         return [remark]
+
+
+def last_records(rows: DataFrame, table: Table) -> DataFrame:
+    """The record of each key that comes last among the rows; none of those that are deleted."""
+    numbered = _records(rows, table).withColumn("_number", F.monotonically_increasing_id())
+    last = numbered.groupBy("key").agg(F.max_by(F.struct("value"), "_number").alias("last"))
+    return last.select("key", F.col("last.value").alias("value")).where(F.col("value").isNotNull())
 
 
 def _records(rows: DataFrame, table: Table) -> DataFrame:

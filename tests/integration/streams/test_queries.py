@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 import headrace.streams as hr
 from headrace.errors import PipelineError, PipelineFailed
-from headrace.streams.queries import Queries
+from headrace.streams.queries import BEGUN_ANEW_MAX, Queries
 from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -256,3 +257,36 @@ def test_when_one_query_can_not_start_none_is_left_running(start: StartQueries, 
         start(copies, broken, realtime=False)
 
     assert spark.streams.active == []
+
+
+@pytest.mark.parametrize("failure_count", [2, 100])
+def test_a_query_that_spark_had_no_python_process_for_is_started_again_but_not_for_ever(
+    kafka: Any, start: StartQueries, tmp_path: Path, failure_count: int
+) -> None:
+    failures = tmp_path / "failures"
+    failures.mkdir()
+
+    @F.udf("string", useArrow=False)
+    def slow(text: str) -> str:
+        tried = len(list(failures.iterdir()))
+        if tried < failure_count:
+            (failures / str(tried)).touch()
+            # What Spark says when it has waited for ten seconds.
+            raise OSError("Python worker failed to connect back.")
+        return text
+
+    @hr.pipeline(writes=hr.topic("copies", key="id", partitions=1))
+    def copied(orders: DataFrame) -> DataFrame:
+        return orders.select(slow("id").alias("id"))
+
+    def fail() -> None:
+        watch(start(copied, realtime=False))
+
+    kafka.produce("orders", [order("a")])
+    if failure_count > BEGUN_ANEW_MAX:
+        with pytest.raises(PipelineFailed, match="Python worker failed to connect back"):
+            fail()
+        assert len(list(failures.iterdir())) == BEGUN_ANEW_MAX + 1
+    else:
+        start(copied, realtime=False)
+        assert [record.key for record in kafka.read_count("copies", 1)] == [b"a"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import BrokerUnavailable
-from headrace.streams.failure import first_line, headrace_error, realtime_refusal
+from headrace.streams.failure import first_line, headrace_error, lacked_a_worker, realtime_refusal
 
 REFUSAL = (
     "[STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST] Streaming real-time mode has the following "
@@ -128,3 +128,9 @@ def test_a_trace_may_begin_behind_the_name_of_an_exception_of_javas() -> None:
 ValueError: too loud
 """
     assert first_line(told) == "ValueError: too loud"
+
+
+def test_a_python_process_that_was_slow_to_start_is_told_from_what_failed_in_one() -> None:
+    ended = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
+    assert lacked_a_worker(ended.format("Python worker failed to connect back."))
+    assert not lacked_a_worker(ended.format("Python worker exited unexpectedly (crashed)"))

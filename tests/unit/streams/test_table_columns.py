@@ -14,12 +14,12 @@ from pyspark.sql import types
 from pyspark.sql.types import DayTimeIntervalType, StructField, StructType
 
 from headrace.errors import PipelineError
-from headrace.streams.sinks.delta.files import last_of_each_key
 from headrace.streams.sinks.delta.schema import arrow_schema
 from headrace.streams.sinks.delta.schema import misfits as delta_misfits
 from headrace.streams.sinks.postgres.columns import Found, misfits, postgres_type
 from headrace.streams.sinks.postgres.statements import delete_rows, upsert_rows
 from headrace.streams.sinks.postgres.task import as_csv
+from headrace.streams.sinks.staged_files import last_of_each_key
 from headrace.streams.table import PostgresTable, postgres_table
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))

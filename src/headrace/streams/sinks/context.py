@@ -49,6 +49,8 @@ class WriteContext:
     """Settings of librdkafka for all clients, such as those for logging in."""
     checkpoint: Path | None = None
     """Where Spark keeps the query's offsets; None where there is no streaming query."""
+    refused: Path | None = None
+    """Where rows are kept that a store refuses, if not in the checkpoint."""
     operator: str | None = None
     """Whose rows these are, where they are no results: each operator has a ledger of its own."""
     transaction_s_max: int = TRANSACTION_S_MAX

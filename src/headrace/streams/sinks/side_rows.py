@@ -24,6 +24,10 @@ READ_HERE_BYTES_MAX: Final = 2**20
 """Files up to this size are read by the driver itself: a job of Spark's takes longer to begin."""
 
 
+BATCHES_KEPT: Final = 100
+"""As many as Spark keeps reports of."""
+
+
 class RowWriter(Protocol):
     """Writes rows of a batch to a topic."""
 
@@ -41,6 +45,8 @@ class SideOutput:
     files: SideFiles
     open_writer: Callable[[], RowWriter]
     """Called when there are rows for the first time."""
+    written: dict[int, int] = field(default_factory=dict, init=False)
+    """How many rows the last batches have had, of those that had any."""
     _writer: RowWriter | None = field(default=None, init=False)
     _gate: Gate = field(default_factory=Gate, init=False)
 
@@ -52,7 +58,8 @@ class SideOutput:
                 self._writer = self.open_writer()
             # `close` has not seen a writer that was opened meanwhile.
             self._gate.check()
-            self._writer.write(read_parts(session, parts), batch_id)
+            self.written[batch_id] = self._writer.write(read_parts(session, parts), batch_id) or 0
+            self.written = {number: self.written[number] for number in sorted(self.written)[-BATCHES_KEPT:]}
         hit("pipeline.side.written")
         self.files.forget_all_but(batch_id)
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.streams.sinks.writers import check_installed
-from headrace.streams.table import PostgresTable, Table
+from headrace.streams.stores import Table
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -37,16 +36,3 @@ class TableSwap(Protocol):
 
     def commit(self, query_id: str) -> None:
         """Swap, unless that is done. `query_id` is that of the query that wrote the staging table."""
-
-
-def table_swap(table: Table, *, pipeline: str, swap_id: str) -> TableSwap:
-    """A swap of the table that the pipeline writes."""
-    check_installed(table)
-    # Here and not above: the packages that these need are extras.
-    if isinstance(table, PostgresTable):
-        from headrace.streams.sinks.postgres.swap import PostgresSwap  # noqa: PLC0415
-
-        return PostgresSwap(table=table, pipeline=pipeline, swap_id=swap_id)
-    from headrace.streams.sinks.delta.swap import DeltaSwap  # noqa: PLC0415
-
-    return DeltaSwap(table=table, pipeline=pipeline, swap_id=swap_id)

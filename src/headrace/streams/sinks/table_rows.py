@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, BooleanType, MapType, StructType
 from headrace.errors import PipelineError
 from headrace.streams.sinks.identity import check_identity
 from headrace.streams.sinks.records import DELETE_COLUMN, HEADERS_COLUMN, TOPIC_COLUMN, notes_of
-from headrace.streams.table import Table
+from headrace.streams.stores import Table
 from headrace.streams.topic import METADATA_COLUMN
 
 _NESTED: Final = (ArrayType, MapType, StructType)
@@ -47,6 +47,11 @@ def spread(rows: DataFrame, table: Table, task_count: int) -> DataFrame:
     """The rows, each at the task that its key decides, or all of it where there is no key."""
     deciding = [_number(rows.columns.index(name)) for name in table.key or rows.columns]
     return unnamed(rows).repartition(task_count, F.xxhash64(*deciding))
+
+
+def key_count(rows: DataFrame, table: Table) -> int:
+    """How many keys the rows have."""
+    return rows.select(*(f"`{name}`" for name in table.key)).distinct().count()
 
 
 def unnamed(rows: DataFrame) -> DataFrame:

@@ -1,25 +1,30 @@
-"""A PostgreSQL for all tests of tables, a schema for each, and writers without a streaming query."""
+"""A PostgreSQL for all tests of tables, a schema for each, other stores, and writers without a query."""
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from dataclasses import dataclass
 from importlib.metadata import distribution
 from itertools import count
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, cast
 
+import duckdb
 import psycopg
 import pytest
+import redis
 
+import headrace.streams as hr
 from headrace.streams.sinks.context import BatchWriter, WriteContext
 from headrace.streams.sinks.writers import batch_writer
-from headrace.streams.table import Table
+from headrace.streams.stores import Table
 from headrace.testing.waiting import eventually
 
 WITHIN_S = 240.0
@@ -149,3 +154,85 @@ def writer() -> MakeWriter:
         return batch_writer(target, context)
 
     return make_writer
+
+
+@dataclass(frozen=True)
+class CacheStore:
+    """Hashes of a Redis."""
+
+    url: str
+
+    @property
+    def client(self) -> redis.Redis:
+        """Texts for texts."""
+        return redis.Redis.from_url(self.url, decode_responses=True)
+
+    def table(self, name: str, key: list[str], *, writers: int = 2) -> Any:
+        """As a pipeline is told of it."""
+        return hr.cache(self.url, name, key=key, writers=writers)
+
+    def code(self, name: str, key: list[str]) -> str:
+        """The same, as a file says it."""
+        return f"hr.cache({self.url!r}, {name!r}, key={key!r}, writers=2)"
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """All rows, in order."""
+        with self.client as client:
+            found = cast("Mapping[str, str]", client.hgetall(name))
+        return [json.loads(value) for _, value in sorted(found.items())]
+
+    def backup(self) -> Any:
+        """Everything that is there."""
+        with redis.Redis.from_url(self.url) as client:
+            return {key: client.dump(key) for key in client.scan_iter()}
+
+    def restore(self, backup: Any) -> None:
+        """Put it back, in the place of what is there; nothing, if it is None."""
+        with redis.Redis.from_url(self.url) as client:
+            client.flushall()
+            for key, value in (backup or {}).items():
+                client.restore(key, 0, value)
+
+
+@dataclass(frozen=True)
+class DuckdbStore:
+    """Tables of a file."""
+
+    path: Path
+
+    def table(self, name: str, key: list[str], *, writers: int = 2) -> Any:
+        """As a pipeline is told of it."""
+        return hr.duckdb_table(self.path, name, key=key, writers=writers)
+
+    def code(self, name: str, key: list[str]) -> str:
+        """The same, as a file says it."""
+        return f"hr.duckdb_table({str(self.path)!r}, {name!r}, key={key!r}, writers=2)"
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """All rows, in order."""
+        with duckdb.connect(str(self.path), read_only=True) as connection:
+            cursor = connection.execute(f'SELECT * FROM "{name}" ORDER BY ALL')  # noqa: S608 - our own
+            names = [column[0] for column in cursor.description or []]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def backup(self) -> Any:
+        """Everything that is there."""
+        return self.path.read_bytes()
+
+    def restore(self, backup: Any) -> None:
+        """Put it back, in the place of what is there; nothing, if it is None."""
+        self.path.unlink()
+        if backup is not None:
+            self.path.write_bytes(backup)
+
+
+KeyedStore = CacheStore | DuckdbStore
+"""A store whose rows have a key, and what can be done with it behind a pipeline's back."""
+
+
+@pytest.fixture(params=["cache", "duckdb"])
+def keyed_store(request: pytest.FixtureRequest, tmp_path: Path) -> KeyedStore:
+    """One of each kind, empty."""
+    if request.param == "cache":
+        return CacheStore(request.getfixturevalue("headrace_redis").url)
+    return DuckdbStore(tmp_path / "with space" / "shop.duckdb")

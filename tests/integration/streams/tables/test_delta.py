@@ -23,6 +23,7 @@ import headrace.streams as hr
 from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced, StoreUnavailable
 from headrace.streams.sinks.context import BatchWriter
 from headrace.streams.sinks.delta import merge as merging
+from headrace.streams.sinks.stores import store_of
 from headrace.testing.failpoints import failpoint
 
 pytestmark = pytest.mark.spark
@@ -60,6 +61,16 @@ def test_rows_come_out_as_they_went_in_by_their_types(
     path = tmp_path / "with space"
     assert writer(hr.delta_table(path)).write(frame, 0) == 2
     assert sorted(map(str, hr.read_delta(spark, path).collect())) == sorted(map(str, frame.collect()))
+
+
+def test_a_column_whose_values_are_known_to_have_no_nulls_is_read_by_the_pipelines_types(
+    spark: SparkSession, tmp_path: Path, writer: MakeWriter
+) -> None:
+    target = hr.delta_table(tmp_path / "lists", key="k")
+    rows = numbered(spark, range(2)).withColumn("both", F.array("v", F.lit(7)))
+    writer(target).write(rows, 0)
+    found = store_of(target).read(spark, target, rows.schema)
+    assert sorted(map(tuple, found.collect())) == sorted(map(tuple, rows.collect()))
 
 
 def test_the_last_row_of_a_key_stays_and_deletes_remove(

@@ -26,7 +26,7 @@ from headrace.streams.sinks.context import BatchWriter
 from headrace.streams.sinks.postgres.connection import Connection, connect, explained
 from headrace.streams.sinks.postgres.ledger import TableLedger, lock_key
 from headrace.streams.sinks.postgres.table import ensure_table
-from headrace.streams.sinks.writers import read_table
+from headrace.streams.sinks.stores import store_of
 from headrace.testing.failpoints import failpoint
 
 pytestmark = pytest.mark.spark
@@ -68,7 +68,7 @@ def test_appended_rows_come_out_as_they_went_in_by_their_types(
     assert others == [*row[:5], *row[6:11]]
     assert (struct, mapping, odd, dotted) == ({"a": 1, "b": ["x", None]}, {"k": 1.5}, 7, 8)
     assert found[-1][2:] == nulls
-    read = read_table(spark, table, given.schema)
+    read = store_of(table).read(spark, table, given.schema)
     assert read.schema == given.schema
     whole = F.to_json(F.struct(*(f"`{name}`" for name in given.columns)))
     assert sorted(read.select(whole).collect()) == sorted(given.select(whole).collect())

@@ -28,7 +28,7 @@ from headrace.streams.pipeline import Pipeline
 from headrace.streams.replay import Replay, Replayed
 from headrace.streams.replay_note import read_note
 from headrace.streams.sinks.context import BatchWriter
-from headrace.streams.sinks.swaps import table_swap
+from headrace.streams.sinks.stores import store_of
 from headrace.streams.verify import verify_in
 from headrace.testing.failpoints import kill_at
 from headrace.testing.waiting import eventually
@@ -163,7 +163,7 @@ def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
     assert read_note(config, "totals") is None
     # So is a table that can't be made beside it.
     with monkeypatch.context() as patched:
-        patched.setattr(type(table_swap(table, pipeline="totals", swap_id="x")), "make", refuse)
+        patched.setattr(type(store_of(table).swap(table, pipeline="totals", swap_id="x")), "make", refuse)
         unmade = GoLive(pipeline=right, config=config)
         with pytest.raises(PipelineError, match="may not create"):
             unmade.run(spark, unmade.plan(), unmade.prepare(unmade.plan(), swap=True))
@@ -187,7 +187,7 @@ def test_corrected_rows_of_a_key_are_swapped_in_and_go_on_live(
     assert swap.finish(note).is_swapped
     assert store.rows("totals", "id", "total") == [("a", 3.0), ("b", 5.0)]
     # Killed between the swap and the note of it, it finds that it is done.
-    staged = table_swap(table, pipeline="totals", swap_id=note.id)
+    staged = store_of(table).swap(table, pipeline="totals", swap_id=note.id)
     assert not staged.is_made()
     staged.commit("whatever")
     assert store.rows("totals", "id", "total") == [("a", 3.0), ("b", 5.0)]

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import duckdb
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
@@ -22,6 +23,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
 from headrace.streams.queries import Queries
 from headrace.testing.failpoints import kill_at
+from headrace.testing.redis import TestRedis
 from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -49,16 +51,25 @@ def to_postgres(numbers):
 @hr.pipeline(writes=hr.delta_table({path!r}))
 def to_delta(numbers):
     return numbers
+
+@hr.pipeline(writes=hr.duckdb_table({file!r}, "numbers", key="n", writers=2))
+def to_duckdb(numbers):
+    return numbers
+
+@hr.pipeline(writes=hr.cache({url!r}, "numbers", key="n", writers=2))
+def to_cache(numbers):
+    return numbers
 """
 
 
 @pytest.mark.long
 def test_whatever_is_killed_between_write_and_checkpoint_each_row_is_in_each_table_once(
-    kafka: Any, config: StreamsConfig, database: Any, tmp_path: Path
+    kafka: Any, config: StreamsConfig, database: Any, headrace_redis: TestRedis, tmp_path: Path
 ) -> None:
-    path = tmp_path / "numbers"
+    path, duck = tmp_path / "numbers", tmp_path / "numbers.duckdb"
     file = tmp_path / "pipelines.py"
-    file.write_text(PIPELINES.format(dsn=database.dsn, table=database.table("numbers"), path=str(path)))
+    places = {"dsn": database.dsn, "table": database.table("numbers"), "path": str(path), "file": str(duck)}
+    file.write_text(PIPELINES.format(**places, url=headrace_redis.url))
     produce(kafka, range(500))
     # So that the query for dead letters has something to write, too: who comes by second is killed.
     kafka.produce("numbers", [(None, "no number")])
@@ -78,17 +89,29 @@ def test_whatever_is_killed_between_write_and_checkpoint_each_row_is_in_each_tab
         except TableNotFoundError:
             return []
 
+    def in_duckdb() -> list[int]:
+        try:
+            with duckdb.connect(str(duck), read_only=True) as connection:
+                return [n for (n,) in connection.execute("SELECT n FROM numbers ORDER BY n").fetchall()]
+        except duckdb.Error:
+            # It is not there yet, or its pipeline has it open.
+            return []
+
+    def in_cache() -> list[int]:
+        return sorted(map(int, headrace_redis.client.hkeys("numbers")))
+
+    finders = (in_postgres, in_delta, in_duckdb, in_cache)
     with running(file, config):
         # A batch that is there shows that nothing of those before it is still to come.
         produce(kafka, range(1000, 1010))
         eventually(
-            lambda: {*in_postgres()} >= {*range(1010)} and {*in_delta()} >= {*range(1010)},
+            lambda: all({*find()} >= {*range(1010)} for find in finders),
             "the coming of all rows",
             within_s=WITHIN_S,
             pause_s=0.2,
         )
-    assert in_postgres() == list(range(1010))
-    assert in_delta() == list(range(1010))
+    for find in finders:
+        assert find() == list(range(1010))
 
 
 def test_real_time_mode_refuses_a_table_before_it_starts(

@@ -1,13 +1,11 @@
 """Upsert a batch into a Delta table: staged files are merged into it by key, in one commit.
 
-TABLE/_headrace/<pipeline>/    the batch's rows until they are merged; Delta and its readers pass over it
+TABLE/_headrace/<pipeline>/<run>/    the batch's rows until they are merged; readers of Delta pass over it
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,22 +18,9 @@ from headrace.streams.sinks.records import DELETE_COLUMN
 STAGING: Final = "_headrace"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Staging:
-    """Where the rows of one pipeline wait."""
-
-    table: Path
-    pipeline: str
-
-    @property
-    def directory(self) -> Path:
-        """That of this pipeline."""
-        return self.table / STAGING / self.pipeline
-
-    def clear(self) -> None:
-        """Make it, empty."""
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir(parents=True, exist_ok=True)
+def staging_of(table: Path, pipeline: str) -> Path:
+    """Where the rows of one pipeline wait, in a directory for each run."""
+    return table / STAGING / pipeline
 
 
 def merge(table: DeltaTable, properties: CommitProperties, files: Sequence[Path], key: Sequence[str]) -> None:

@@ -19,12 +19,14 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql.types import StructType
 
 from headrace.failpoints import Failpoint, hit
+from headrace.streams.sinks import staged_files
 from headrace.streams.sinks.context import WriteContext
-from headrace.streams.sinks.delta import files, merge
+from headrace.streams.sinks.delta import merge
 from headrace.streams.sinks.delta.log import TableLog, append
 from headrace.streams.sinks.delta.schema import arrow_schema
 from headrace.streams.sinks.ledger import Batch
 from headrace.streams.sinks.records import DELETE_COLUMN
+from headrace.streams.sinks.run_directory import RunDirectory
 from headrace.streams.sinks.table_rows import spread, table_rows, unnamed
 from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, told
 from headrace.streams.table import DeltaTable as Target
@@ -37,7 +39,7 @@ class DeltaWriter:
         self._target = target
         self._context = context
         self._log = TableLog(path=target.path, pipeline=context.pipeline)
-        self._staging = merge.Staging(table=target.path, pipeline=context.pipeline)
+        self._staging = RunDirectory(home=merge.staging_of(target.path, context.pipeline))
         self._run: int | None = None
         self._schema: pa.Schema | None = None
 
@@ -48,7 +50,8 @@ class DeltaWriter:
         hit("pipeline.batch")
         schema = self._settle(rows.schema)
         if self._run is None:
-            self._run = self._log.begin_run(batch)
+            with self._staging.beginning():
+                self._run = self._log.begin_run(batch)
             self._context.note_claim(self._target.name)
         is_written = self._log.is_written(batch, self._run)
         if is_written:
@@ -76,7 +79,7 @@ class DeltaWriter:
     def _write(self, rows: DataFrame, schema: pa.Schema, batch: Batch, run: int) -> int:
         if self._target.key:
             self._staging.clear()
-        with failpoints_of_tasks(files.FAILPOINTS) as failpoints, told():
+        with failpoints_of_tasks(staged_files.FAILPOINTS) as failpoints, told():
             results = self._shares(rows, schema, failpoints).collect()
         if self._target.key:
             check_all_ran(batch.pipeline, (result["task"] for result in results), self._target.writers)
@@ -89,10 +92,10 @@ class DeltaWriter:
     def _shares(self, rows: DataFrame, schema: pa.Schema, failpoints: tuple[Failpoint, ...]) -> DataFrame:
         """What the tasks answer, one row each. They run when it is asked for."""
         target = self._target
-        task = files.FileTask(
+        task = staged_files.FileTask(
             pipeline=self._context.pipeline,
             table=target.name,
-            directory=self._staging.directory if target.key else target.path,
+            directory=self._staging.path if target.key else target.path,
             schema=schema,
             key=target.key,
             failpoints=failpoints,
@@ -101,13 +104,13 @@ class DeltaWriter:
         shares = (
             spread(rows, target, target.writers) if target.key else unnamed(rows).coalesce(target.writers)
         )
-        return shares.mapInArrow(task.run, files.RESULT)
+        return shares.mapInArrow(task.run, staged_files.RESULT)
 
     def _commit(self, written: Sequence[Row], table: DeltaTable, properties: CommitProperties) -> None:
         if self._target.key:
-            staged = [self._staging.directory / result["file"] for result in written]
+            staged = [self._staging.path / result["file"] for result in written]
             merge.merge(table, properties, staged, self._target.key)
-            self._staging.clear()
+            self._staging.remove()
         else:
             append(table, properties, [_add(result) for result in written])
 

@@ -1,0 +1,1 @@
+"""Write batches to a search index in a directory, exactly once."""
