@@ -34,10 +34,12 @@ def console(
     # Each command imports only what it needs: the others start faster.
     from headrace.cli.client import client_options  # noqa: PLC0415
     from headrace.console.server import run_console  # noqa: PLC0415
-    from headrace.console.view import read_view  # noqa: PLC0415
+    from headrace.console.view import read_view, with_places  # noqa: PLC0415
 
     configure_logging(log_format, log_level)
-    shown = None if view is None else read_view(view)
+    shown = None
+    if view is not None:
+        shown = with_places(read_view(view), directory=view.parent, data_dir=data, bootstrap=bootstrap)
     config = ConsoleConfig(
         listen=Address.parse(listen),
         bootstrap=bootstrap,

@@ -1,4 +1,4 @@
-"""What the page can do, beside showing: kill a pipeline's driver, and move a slider.
+"""What the page can do, beside showing: kill a pipeline's driver, move a slider, and press a view's button.
 
 A driver is killed with SIGKILL, which nothing can catch: this is how a machine that loses power looks to the
 rest. Only the process that a pipeline's own status names is killed, and only while it is that process: a
@@ -7,7 +7,7 @@ again; the console does not.
 
 A slider writes a record that others read: see view.py. The record has the sliders that somebody has moved, by
 this page or before it, and no others: where those stand by the view is only where the page draws them, and
-whoever reads the record may have begun elsewhere.
+whoever reads the record may have begun elsewhere. A button writes a record that says when it was pressed.
 
 Safe to call from several threads.
 """
@@ -148,7 +148,15 @@ class Actions:
             self._values[name] = value
         logger.info("moved %s to %g, as the page asked", name, value, extra=fields(control=name, value=value))
 
-    def _write(self, topic: str, key: str, content: dict[str, float]) -> None:
+    def press(self, name: str, now_ms: int) -> None:
+        """Press a button: write its record, and return when the broker has it."""
+        button = next((each for each in self._view.buttons if each.name == name), None)
+        if button is None:
+            raise ConfigError(f"there is no button {name[:100]!r}")
+        self._write(button.topic, button.key, {"pressed_ms": now_ms})
+        logger.warning("pressed %s, as the page asked", name, extra=fields(button=name))
+
+    def _write(self, topic: str, key: str, content: Mapping[str, float]) -> None:
         failures: list[KafkaError] = []
 
         def on_delivery(error: KafkaError | None, _: Message) -> None:

@@ -7,6 +7,9 @@ A version may withdraw its alert (`holds` is false): the row stays and says so. 
 was not seen, or is forgotten, is counted as such and is nothing else: no row, no alert, no latency. Its id is
 not remembered, so a later version that holds is seen for the first time.
 
+A record without a value (a tombstone) says that what had its key is gone. It is counted as that and is no
+row: a topic that is kept by key, as a table is, has one for each row that was deleted.
+
 Two numbers order everything, and both start at 1 with each start of the console:
 
     position   given at the first sighting, never changes; names the row and orders the page
@@ -62,6 +65,8 @@ class AlertCounts:
     repeat_count: int = 0
     withdrawn_count: int = 0
     """Withdrawals of alerts that were not seen before."""
+    deleted_count: int = 0
+    """Tombstones."""
     undecodable_count: int = 0
 
 
@@ -70,8 +75,8 @@ class Sighting:
     """What taking one record did."""
 
     row: Row | None
-    """The row that is new or has changed; None for a repeat of a row that is no longer retained, and for a
-    withdrawal of what was not seen."""
+    """The row that is new or has changed; None for a repeat of a row that is no longer retained, for a
+    withdrawal of what was not seen, and for a tombstone."""
     is_repeat: bool
 
 
@@ -96,6 +101,9 @@ class AlertBook:
 
     def take(self, record: AlertRecord) -> Sighting:
         """Enter a record into the book."""
+        if record.value is None:
+            self.counts = replace(self.counts, deleted_count=self.counts.deleted_count + 1)
+            return Sighting(row=None, is_repeat=False)
         content, alert_id = decode(record, self._words)
         known = self._positions.get(_digest(alert_id)) if alert_id is not None else None
         if known is not None:

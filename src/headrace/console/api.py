@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from headrace.console.board import json_text
-from headrace.console.observations import ControlMoved, DriverKilled
+from headrace.console.observations import ButtonPressed, ControlMoved, DriverKilled
 from headrace.console.recount import recount
 from headrace.console.view import is_number
 from headrace.errors import BrokerUnavailable, ConfigError
@@ -67,9 +67,11 @@ class Api:
             Route("/api/topics/{name}", _endpoint(self._topic)),
             Route("/api/topics/{name}/messages", _endpoint(self._messages)),
             Route("/api/groups", _endpoint(self._groups)),
+            Route("/api/stores", _endpoint(self._stores)),
             Route("/api/recount", _endpoint(self._recount)),
             Route("/api/pipelines/{name}/kill", _endpoint(self._kill), methods=["POST"]),
             Route("/api/controls/{name}", _endpoint(self._move), methods=["POST"]),
+            Route("/api/buttons/{name}", _endpoint(self._press), methods=["POST"]),
         ]
 
     async def _session(self, request: Request) -> object:
@@ -83,6 +85,9 @@ class Api:
 
     async def _groups(self, _: Request) -> object:
         return {"groups": await self._ask(self._back.catalog.groups)}
+
+    async def _stores(self, request: Request) -> object:
+        return self._board.stores(with_keys=self._back.session.is_held_by(request.headers))
 
     async def _messages(self, request: Request) -> object:
         self._check_holder(request)
@@ -109,6 +114,12 @@ class Api:
         await run_in_threadpool(self._back.actions.move, name, value)
         self._board.apply(ControlMoved(name=name, value=value))
         return {"name": name, "value": value}
+
+    async def _press(self, request: Request) -> object:
+        name, pressed_ms = request.path_params["name"], self._board.now_ms()
+        await run_in_threadpool(self._back.actions.press, name, pressed_ms)
+        self._board.apply(ButtonPressed(name=name, pressed_ms=pressed_ms))
+        return {"name": name, "pressed_ms": pressed_ms}
 
     def _check_holder(self, request: Request) -> None:
         if not self._back.session.is_held_by(request.headers):

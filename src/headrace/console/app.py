@@ -1,12 +1,14 @@
 """The console's web application. It opens no socket: a server, or a test, calls it.
 
-/ /topics /topics/NAME /pipelines /groups    the pages; /?token=... lets a browser in: see security.py
+/ /topics /topics/NAME /pipelines /stores /groups
+                     the pages; each with ?token=... lets a browser in: see security.py
 /static/... /vendor/...                      their files, from this package and from the chart library's
 /events              server-sent events: `alert` and `stats`, see board.py; resumes by Last-Event-ID
 /api/stats           the numbers, as JSON
 /api/alerts          the retained alerts, newest first, as JSON
 /api/session         whether this browser may act
 /api/topics /api/topics/NAME /api/groups     what the broker has: see catalog.py
+/api/stores          stores, how far behind they are, and the last changes: see travel.py; keys with the token
 /health              200 while the broker answers, 503 when it does not; the body says why
 
 For whoever was given the token:
@@ -15,6 +17,7 @@ GET  /api/topics/NAME/messages   the newest records of a topic
 GET  /api/recount                the alerts topic, counted from its beginning: see recount.py
 POST /api/pipelines/NAME/kill    kill -9 for the driver: see actions.py
 POST /api/controls/NAME          {"value": 500}: move a slider
+POST /api/buttons/NAME           press a button of the view
 """
 
 from __future__ import annotations

@@ -19,10 +19,19 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.console.alerts import AlertBook, Row
 from headrace.console.decode import Undecodable
 from headrace.console.latency import HISTOGRAM_MS, LatencyWindow
-from headrace.console.observations import BrokerLost, FeedFailed, Observation, RecordsRead, TopicsMeasured
+from headrace.console.observations import (
+    BrokerLost,
+    FeedFailed,
+    LagsMeasured,
+    Observation,
+    RecordsRead,
+    StoresSeen,
+    TopicsMeasured,
+)
 from headrace.console.rates import GrowthWindow
 from headrace.console.scene import Scene
 from headrace.console.status import Contact, Status, status_of
+from headrace.console.travel import Travels
 from headrace.console.view import View, plain_view
 from headrace.console.viewers import Event, Viewer, Viewers
 
@@ -60,6 +69,7 @@ class Board:
         self._clock = clock
         self._session = session
         self._scene = Scene(view, clock)
+        self._travels = Travels()
         self._book = AlertBook(recent_alert_count_max=config.recent_alert_count_max, words=view.words)
         self._latency = LatencyWindow()
         self._latency_now = LatencyWindow(window_s=LATENCY_POINT_WINDOW_S)
@@ -87,6 +97,10 @@ class Board:
                     self._take_record(record)
             case TopicsMeasured():
                 self._take_measurement(observation)
+            case StoresSeen(stores=stores, changes=changes):
+                self._travels.take(stores, changes)
+            case LagsMeasured(lags=lags):
+                self._travels.measure(lags)
             case BrokerLost():
                 self._lost = observation
             case FeedFailed(reason=reason):
@@ -153,6 +167,14 @@ class Board:
     def alerts(self) -> list[dict[str, Any]]:
         """The retained rows, newest first, as JSON."""
         return [row_json(row) for row in self._book.rows()]
+
+    def stores(self, *, with_keys: bool) -> dict[str, Any]:
+        """The stores that follow the log, and how the last changes travel to them, as JSON."""
+        return self._travels.as_json(self._clock.now_ms(), with_keys=with_keys)
+
+    def now_ms(self) -> int:
+        """What time it is by the console's clock."""
+        return self._clock.now_ms()
 
     def status(self) -> Status:
         """Whether anything stands still."""

@@ -45,6 +45,8 @@ _KNOWN_FIELDS: Final = frozenset(
 )
 DEFAULT_WORDS: Final[Mapping[str, str]] = {"velocity": "{count} transactions in 1 minute"}
 """Rules in words; `{name}` is replaced by the alert's field of that name."""
+NO_RULE: Final = "no_rule"
+"""The words of this name are for alerts that name no rule."""
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -200,12 +202,12 @@ def _alert(fields: dict[str, object], alert_id: str | None, words: Mapping[str, 
 
 def _words(rule: str | None, fields: dict[str, object], words: Mapping[str, str]) -> str:
     """The rule's own words, where all that they speak of is there; else its name."""
-    if rule is None:
-        return "Alert without a rule"
-    template = words.get(rule, "")
+    template = words.get(rule or NO_RULE, "")
     named = {name: _in_words(fields.get(name)) for name in _PLACEHOLDER.findall(template)}
     if template and None not in named.values():
         return _PLACEHOLDER.sub(lambda found: named[found.group(1)] or "", template)
+    if rule is None:
+        return "Alert without a rule"
     plain = rule.replace("_", " ").replace("-", " ")
     return plain[:1].upper() + plain[1:]
 

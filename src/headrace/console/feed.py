@@ -1,12 +1,14 @@
 """Watches the broker: reads the alerts topic, measures the topics, and says when the broker is gone.
 
-Three threads, so that a slow answer to a question never delays an alert:
+Threads of their own, so that a slow answer to a question never delays an alert:
 
     reader   owns the consumer. Assigns all partitions by hand and commits nothing: a console leaves no trace.
     meter    once a second asks where the topics end. It discovers topics and partitions, hands new ones to
              the reader through a queue, and is the judge of whether the broker answers. At the same moment
              it looks at the pipelines of the data directory.
     sampler  reads a little of the input, where the view says when its events happened.
+    stores   looks at the stores that pipelines keep, and at what they follow: see stores_watch.py.
+    lags     finds out how far these are behind.
 
 Reading starts `recent_alert_count_max` records before the end of each partition, or at its beginning. What is
 below the end at that moment is history: shown, but without a latency, since it lay there before the console
@@ -41,6 +43,7 @@ from headrace.console.observations import (
 from headrace.console.pipelines import look, pipelines_of, topics_of
 from headrace.console.sampler import Sampler
 from headrace.console.samples import sample_of
+from headrace.console.stores_watch import measure_lags, watch_stores
 from headrace.console.view import plain_view
 from headrace.errors import BrokerUnavailable
 
@@ -130,6 +133,14 @@ class KafkaFeed:
         works = [("reader", self._read), ("meter", self._measure)]
         if self._view.event_time is not None:
             works.append(("sampler", self._sample))
+        if (data_dir := self._config.data_dir) is not None:
+            works += [
+                (
+                    "stores",
+                    lambda: watch_stores(data_dir, self._settings, CONSUMER_SETTINGS, self._stop, post),
+                ),
+                ("lags", lambda: measure_lags(self._config, data_dir, self._stop, post)),
+            ]
         for name, work in works:
             thread = threading.Thread(
                 target=self._guarded, args=(work,), name=f"headrace-console-{name}", daemon=True

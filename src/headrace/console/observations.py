@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from headrace.console.decode import AlertRecord
     from headrace.console.pipelines import Pipeline
     from headrace.console.samples import Sample
+    from headrace.console.travel import Change, Store
+    from headrace.driver.store_lag import StoreLag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,21 @@ class InputSampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoresSeen:
+    """A look at all stores that pipelines keep, and some of the changes that came since the last one."""
+
+    stores: tuple[Store, ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LagsMeasured:
+    """How far stores are behind the log, by pipeline."""
+
+    lags: Mapping[str, StoreLag]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverKilled:
     """Somebody pressed the button."""
 
@@ -53,6 +70,14 @@ class ControlMoved:
 
     name: str
     value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ButtonPressed:
+    """Somebody pressed a button of the view."""
+
+    name: str
+    pressed_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,5 +95,14 @@ class FeedFailed:
 
 
 Observation = (
-    RecordsRead | TopicsMeasured | InputSampled | DriverKilled | ControlMoved | BrokerLost | FeedFailed
+    RecordsRead
+    | TopicsMeasured
+    | InputSampled
+    | StoresSeen
+    | LagsMeasured
+    | DriverKilled
+    | ControlMoved
+    | ButtonPressed
+    | BrokerLost
+    | FeedFailed
 )

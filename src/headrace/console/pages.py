@@ -20,15 +20,17 @@ PAGES: Final = {
     "/topics": "topics",
     "/topics/{name}": "topic",
     "/pipelines": "pipelines",
+    "/stores": "stores",
     "/groups": "groups",
 }
 """The path of each page, and its name."""
-LINKED: Final = ("/", "/topics", "/pipelines", "/groups")
+LINKED: Final = ("/", "/topics", "/pipelines", "/stores", "/groups")
 TITLES: Final = {
     "live": "Live",
     "topics": "Topics",
     "topic": "Topic",
     "pipelines": "Pipelines",
+    "stores": "Stores",
     "groups": "Groups",
 }
 

@@ -33,10 +33,15 @@ class Tally:
         self.undecodable_count = 0
         self.unnamed_count = 0
         self.withdrawn_count = 0
+        self.deleted_count = 0
         self._digests: set[bytes] = set()
 
     def take(self, key: bytes | None, value: bytes | None) -> None:
         """Count one record. Raises TooManyIds, and does not count it, where there is no room for its id."""
+        if value is None:
+            self.deleted_count += 1
+            self.record_count += 1
+            return
         content, alert_id = decode(
             AlertRecord(
                 partition=0, offset=0, key=key, value=value, timestamp_ms=None, received_ms=0, live=False
@@ -58,14 +63,16 @@ class Tally:
         self._digests.add(digest)
 
     def as_json(self) -> dict[str, Any]:
-        """What was counted: each record is an alert, one that comes again, withdraws what was not there, or
-        can't be decoded."""
+        """What was counted: each record is an alert, one that comes again, withdraws what was not there, says
+        that what had its key is gone, or can't be decoded."""
         alert_count = len(self._digests) + self.unnamed_count
+        others = self.withdrawn_count + self.deleted_count + self.undecodable_count
         return {
             "record_count": self.record_count,
             "alert_count": alert_count,
-            "repeat_count": self.record_count - alert_count - self.withdrawn_count - self.undecodable_count,
+            "repeat_count": self.record_count - alert_count - others,
             "withdrawn_count": self.withdrawn_count,
+            "deleted_count": self.deleted_count,
             "undecodable_count": self.undecodable_count,
         }
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.console.decode import Alert
 from headrace.console.incidents import IncidentBook
 from headrace.console.observations import (
+    ButtonPressed,
     ControlMoved,
     DriverKilled,
     InputSampled,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 RATE_WINDOW_S: Final = 5.0
 WATERMARK_COUNT_MAX: Final = 90
 """How many seconds back the watermark is drawn."""
+PRESS_COUNT_MAX: Final = 10
+"""So many of the last presses of a button are remembered."""
 
 
 class Scene:
@@ -42,6 +45,10 @@ class Scene:
         self._samples = SampleWindow()
         self._incidents = IncidentBook()
         self._controls = {control.name: control.value for control in view.controls}
+        self._presses: dict[str, deque[int]] = {
+            button.name: deque(maxlen=PRESS_COUNT_MAX) for button in view.buttons
+        }
+        """When buttons were pressed since this start, in milliseconds since 1970, the last time last."""
         self._growth: dict[str, GrowthWindow] = {}
         self._ends: dict[str, int] = {}
         self._pipelines: tuple[Pipeline, ...] = ()
@@ -58,6 +65,8 @@ class Scene:
                 self._incidents.killed(pid, self._clock.now_ms())
             case ControlMoved(name=name, value=value) if name in self._controls:
                 self._controls[name] = value
+            case ButtonPressed(name=name, pressed_ms=pressed_ms) if name in self._presses:
+                self._presses[name].append(pressed_ms)
             case _:
                 pass
 
@@ -98,6 +107,9 @@ class Scene:
             "incident_count": self._incidents.count,
             "controls": [
                 asdict(replace(control, value=self._controls[control.name])) for control in view.controls
+            ],
+            "buttons": [
+                {**asdict(button), "presses_ms": list(self._presses[button.name])} for button in view.buttons
             ],
         }
 

@@ -234,7 +234,7 @@ def test_topics_records_pipelines_and_groups_have_pages_of_their_own(
     expect(page.get_by_role("button", name="kill -9 velocity_alerts")).to_be_enabled()
     page.get_by_role("link", name="Groups").click()
     expect(page.locator("#nothing")).to_contain_text("No consumer group has committed anything yet")
-    for path in ("/", "/topics", "/topics/transactions", "/pipelines", "/groups"):
+    for path in ("/", "/topics", "/topics/transactions", "/pipelines", "/stores", "/groups"):
         page.goto(url + path)
         expect(page.locator("#status")).to_contain_text(re.compile("live|no transactions for"))
         for width in (320, 660, 1020, 1220, 1221, 1500):

@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 import headrace
-from headrace.cli.demo_parts import create_topics, example_dir, tell_rate
+from headrace.cli.demo_parts import example_dir, prepare, tell_rate
+from headrace.cli.demo_recipe import FILE_NAME, Addresses, read_recipe
 from headrace.config import ConsoleConfig
 from headrace.console.actions import Actions
 from headrace.console.catalog import KafkaCatalog
@@ -17,11 +18,18 @@ from headrace.console.view import read_view
 from headrace.errors import FaultError
 
 
+def prepare_fraud(bootstrap: str) -> None:
+    example = example_dir("fraud")
+    recipe = read_recipe(example / FILE_NAME)
+    addresses = Addresses(bootstrap=bootstrap, directory=Path())
+    prepare(example / recipe.generator, addresses.fill(recipe.prepare))
+
+
 def test_topics_that_are_tables_are_compacted_and_creating_them_again_changes_nothing(
     headrace_broker: headrace.Broker,
 ) -> None:
     for _ in range(2):
-        create_topics(example_dir("fraud"), headrace_broker.bootstrap)
+        prepare_fraud(headrace_broker.bootstrap)
 
     admin = AdminClient({"bootstrap.servers": headrace_broker.bootstrap, "log_level": 0})
     names = ("transactions", "card-profiles", "card-status", "fraud-alerts", "fraud-control", "fraud-rules")
@@ -35,20 +43,21 @@ def test_topics_that_are_tables_are_compacted_and_creating_them_again_changes_no
     }
 
 
-def test_topics_that_can_not_be_created_are_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "generate.py").write_text("import sys; sys.exit('error: no broker answers')")
+def test_what_can_not_be_prepared_is_a_sentence(tmp_path: Path) -> None:
+    generator = tmp_path / "generate.py"
+    generator.write_text("import sys; sys.exit('error: no broker answers at ' + sys.argv[1])")
 
-    with pytest.raises(FaultError, match="could not be created: error: no broker answers"):
-        create_topics(tmp_path, "127.0.0.1:1")
+    with pytest.raises(FaultError, match="could not be prepared: error: no broker answers at here"):
+        prepare(generator, ("here",))
 
 
 def test_the_page_learns_at_which_rate_the_demo_begins_and_moving_another_slider_keeps_it(
     headrace_broker: headrace.Broker,
 ) -> None:
     example, bootstrap = example_dir("fraud"), headrace_broker.bootstrap
-    create_topics(example, bootstrap)
-    tell_rate(example, bootstrap, 1_000)
-    tell_rate(example, bootstrap, 1_000_000)
+    prepare_fraud(bootstrap)
+    tell_rate(example / "view.toml", bootstrap, 1_000)
+    tell_rate(example / "view.toml", bootstrap, 1_000_000)
     config = ConsoleConfig(bootstrap=bootstrap)
     view, settings = read_view(example / "view.toml"), client_settings(config)
     catalog, actions = KafkaCatalog(settings), Actions(config, view, settings)

@@ -6,56 +6,119 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
 
 import pytest
 import typer
 
 from headrace.cli import demo
+from headrace.cli.demo_proof import AlertsSeen, StoresReached, proof_of
 from headrace.errors import FaultError
 
 
-class Page(BaseHTTPRequestHandler):
-    """A page that has seen three alerts."""
+class Page(HTTPServer):
+    """A page that says what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: dict[str, Any] = {
+            "/api/stats": {
+                "alerts": {"alert_count": 3},
+                "input": {"per_s": 200.0},
+                "latency": {"p50_ms": 12.3, "p99_ms": None},
+            },
+            "/api/stores": {"stores": [store("search", 5), store("cache", 0)]},
+        }
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/?token=x"
+
+
+def store(pipeline: str, arrived_count: int) -> dict[str, Any]:
+    return {"pipeline": pipeline, "arrived_count": arrived_count, "lag_rows": 1_000, "took_ms_p50": 250}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers."""
 
     def do_GET(self) -> None:
+        assert isinstance(self.server, Page)
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(json.dumps({"alerts": {"alert_count": 3}}).encode())
+        self.wfile.write(json.dumps(self.server.answers[self.path]).encode())
 
     def log_message(self, *_arguments: object) -> None:
         """Say nothing."""
 
 
 @pytest.fixture
-def page() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Page) as server:
+def page() -> Iterator[Page]:
+    with Page() as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield server
         server.shutdown()
         thread.join()
 
 
-def test_the_page_is_asked_past_a_proxy(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_asked_past_a_proxy(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert demo._alert_count(page) == 3
+    proof = proof_of("alerts", page.url)
+    assert proof.status() == "200 transactions/s   3 alerts   latency p50 12 ms, p99 -"
 
 
-def test_a_page_that_does_not_answer_is_a_sentence() -> None:
+def test_a_page_that_does_not_answer_is_a_sentence(page: Page) -> None:
     with pytest.raises(FaultError, match="does not say how many alerts"):
-        demo._alert_count("http://127.0.0.1:1")
+        AlertsSeen("http://127.0.0.1:1")
+    with pytest.raises(FaultError, match="does not say what came to the stores"):
+        StoresReached("http://127.0.0.1:1")
+    proofs: list[AlertsSeen | StoresReached] = [AlertsSeen(page.url), StoresReached(page.url)]
+    for proof in proofs:
+        proof._page = "http://127.0.0.1:1"
+        assert proof.status().startswith("the page does not answer: ")
 
 
-def test_a_demo_that_saw_alerts_succeeds() -> None:
-    demo._judge(1, 60)
-
-
-def test_a_demo_that_saw_none_fails() -> None:
+def test_a_demo_that_saw_alerts_succeeds_and_one_that_saw_none_fails(page: Page) -> None:
+    proof = proof_of("alerts", page.url)
+    proof.end()
     with pytest.raises(FaultError, match="no alert was seen in 60 s"):
-        demo._judge(0, 60)
+        demo._judge(proof, 60)
+    page.answers["/api/stats"]["alerts"]["alert_count"] = 5
+    proof.end()
+    assert proof.verdict(60) == "2 alerts were seen"
+    demo._judge(proof, 60)
+
+
+def test_a_demo_whose_changes_came_to_all_stores_succeeds_and_another_names_those_that_lack(
+    page: Page,
+) -> None:
+    proof = proof_of("stores", page.url)
+    assert proof.status() == ("search 1,000 rows behind, took 250 ms   cache 1,000 rows behind, took 250 ms")
+    page.answers["/api/stores"] = {"stores": [store("search", 9), store("cache", 0), store("view", 0)]}
+    proof.end()
+    with pytest.raises(FaultError, match="no change was seen in cache, view in 60 s"):
+        demo._judge(proof, 60)
+    # A page that was started again counts from the beginning.
+    page.answers["/api/stores"] = {"stores": [store("search", 2), store("cache", 2)]}
+    proof.end()
+    with pytest.raises(FaultError, match="no change was seen in search in 60 s"):
+        demo._judge(proof, 60)
+    page.answers["/api/stores"] = {"stores": [store("search", 9), store("cache", 2), store("view", 1)]}
+    proof.end()
+    assert proof.verdict(60) == "changes were seen to arrive in all stores: cache 2, search 4, view 1"
+
+
+def test_a_demo_without_any_store_fails(page: Page) -> None:
+    page.answers["/api/stores"] = {"stores": []}
+    proof = proof_of("stores", page.url)
+    assert proof.status() == "no store yet"
+    proof.end()
+    with pytest.raises(FaultError, match="no change was seen in any store"):
+        demo._judge(proof, 60)
 
 
 def test_a_demo_that_was_interrupted_is_not_judged() -> None:

@@ -15,7 +15,7 @@ import pytest
 from headrace.console.actions import Actions
 from headrace.console.catalog import KafkaCatalog
 from headrace.console.feed import client_settings
-from headrace.console.view import Control, View
+from headrace.console.view import Button, Control, View
 from headrace.driver.process import ProcessId
 from headrace.driver.status import State, Status, status_dir, write_status
 from headrace.errors import BrokerUnavailable, ConfigError
@@ -48,6 +48,7 @@ VIEW = View(
     input="transactions",
     alerts="fraud-alerts",
     controls=(control("rate"), control("late"), control("limit", key="rules")),
+    buttons=(Button(name="mistake", label="Delete", question="Really?", topic="control", key="mistake"),),
 )
 
 
@@ -128,6 +129,22 @@ def test_a_process_is_killed_and_one_that_has_ended_is_not_found(
     assert victim.wait(30) == -signal.SIGKILL
     with pytest.raises(ProcessLookupError):
         process.kill()
+
+
+def test_a_button_writes_when_it_was_pressed(topics: Topics, config: ConsoleConfig) -> None:
+    topics.create("control")
+    settings = client_settings(config)
+    catalog, actions = KafkaCatalog(settings), Actions(config, VIEW, settings)
+    with pytest.raises(ConfigError, match="there is no button 'other'"):
+        actions.press("other", 1)
+    actions.press("mistake", 1_794_772_701_738)
+    found: list[tuple[bytes | None, Any]] = []
+
+    def take(message: Message) -> None:
+        found.append((message.key(), json.loads(message.value() or b"")))
+
+    assert catalog.read_all("control", take)
+    assert found == [(b"mistake", {"pressed_ms": 1_794_772_701_738})]
 
 
 def test_a_slider_writes_those_moved_that_share_its_record_and_is_found_again_after_a_restart(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.demo_parts import console_child, demo_directory, example_dir
+from headrace.cli.demo_parts import console_child, demo_directory, example_dir, pipeline_child
 from headrace.cli.foreground import free_port
 from headrace.config import Address, ConsoleConfig
 from headrace.errors import ConfigError, DataDirectoryInUse
@@ -30,6 +30,17 @@ def test_a_demo_starts_with_an_empty_directory(tmp_path: Path) -> None:
         (directory / "old").touch()
     with demo_directory(tmp_path, "fraud", keep_data=False) as directory:
         assert list(directory.iterdir()) == []
+
+
+def test_the_database_that_root_keeps_elsewhere_for_a_demo_begins_empty_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    monkeypatch.setattr("headrace.postgres.home.elsewhere", lambda _directory: elsewhere)
+    for keep_data in (True, False):
+        elsewhere.mkdir(exist_ok=True)
+        with demo_directory(tmp_path, "shop", keep_data=keep_data):
+            assert elsewhere.exists() is keep_data
 
 
 def test_a_demo_goes_on_with_its_data_when_asked(tmp_path: Path) -> None:
@@ -60,3 +71,8 @@ def test_the_page_has_a_token_that_outlives_its_process_and_is_not_printed() -> 
     token = child.environment["HEADRACE_CONSOLE_TOKEN"]
     assert ConsoleConfig(token=token).token == token
     assert token not in repr(child)
+
+
+def test_pipelines_are_run_with_the_options_of_the_example() -> None:
+    child = pipeline_child(Path("p.py"), "h:1", Path(), realtime=False, options=("--shuffle-partitions", "1"))
+    assert child.arguments[:6] == ("-m", "headrace", "run", "p.py", "--shuffle-partitions", "1")

@@ -160,6 +160,11 @@ class FakeActions:
     def move(self, name: str, value: float) -> None:
         self.done.append((name, value))
 
+    def press(self, name: str, now_ms: int) -> None:
+        if name != "mistake":
+            raise ConfigError(f"there is no button {name!r}")
+        self.done.append((name, now_ms))
+
 
 TOKEN = "a-token-for-tests"
 

@@ -64,6 +64,15 @@ def test_alerts_without_an_id_are_each_their_own(recorder: Recorder) -> None:
     assert (len(book.rows()), book.counts.alert_count) == (2, 2)
 
 
+def test_a_tombstone_is_counted_as_a_deletion_and_is_no_row(recorder: Recorder) -> None:
+    book = AlertBook(recent_alert_count_max=10)
+    book.take(recorder.alert("a"))
+    sighting = book.take(recorder.raw(None))
+    assert (sighting.row, sighting.is_repeat) == (None, False)
+    assert len(book.rows()) == 1
+    assert (book.counts.alert_count, book.counts.deleted_count, book.counts.undecodable_count) == (1, 1, 0)
+
+
 def test_a_withdrawal_marks_the_row_that_it_withdraws_and_counts_as_a_repeat(recorder: Recorder) -> None:
     book = AlertBook(recent_alert_count_max=10)
     book.take(recorder.alert("a"))

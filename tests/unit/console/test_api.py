@@ -11,7 +11,9 @@ import pytest
 from headrace.config import Address, ConsoleConfig
 from headrace.console.app import create_app
 from headrace.console.board import Board
-from headrace.console.view import Control, View
+from headrace.console.observations import StoresSeen
+from headrace.console.travel import Change, Store
+from headrace.console.view import Button, Control, View
 from headrace.testing.waiting import eventually
 
 if TYPE_CHECKING:
@@ -37,11 +39,12 @@ RATE = Control(
     topic="control",
     key="world",
 )
+MISTAKE = Button(name="mistake", label="Delete", question="Really?", topic="control", key="mistake")
 
 
 @pytest.fixture
 def board(clock: ManualClock) -> Board:
-    view = View(title="Orders", input="orders", alerts="alerts", controls=(RATE,))
+    view = View(title="Orders", input="orders", alerts="alerts", controls=(RATE,), buttons=(MISTAKE,))
     return Board(ConsoleConfig(), clock, session="s1", view=view)
 
 
@@ -56,6 +59,45 @@ def client(
 
 def value_of(board: Board) -> float:
     return float(board.stats()["controls"][0]["value"])
+
+
+def test_stores_and_changes_are_to_be_had_as_json_and_keys_by_the_token_alone(
+    client: Client, board: Board, holder: dict[str, str]
+) -> None:
+    assert client.get("/api/stores").json() == {"stores": [], "changes": []}
+    store = Store(
+        pipeline="carts",
+        kind="cache",
+        name="carts",
+        state="running",
+        reads=("shop.carts",),
+        next_offsets={"shop.carts": {0: 7}},
+        updated_ms=board.now_ms(),
+    )
+    change = Change(topic="shop.carts", partition=0, offset=7, committed_ms=1, key="secret")
+    board.apply(StoresSeen(stores=(store,), changes=(change,)))
+
+    told = client.get("/api/stores").json()
+    assert [each["pipeline"] for each in told["stores"]] == ["carts"]
+    assert told["changes"][0]["stores"] == {"carts": {"has": False, "took_ms": None}}
+    assert told["changes"][0]["key"] is None
+    assert client.get("/api/stores", headers=holder).json()["changes"][0]["key"] == "secret"
+
+
+def test_a_button_is_pressed_by_the_token_alone_and_all_pages_know_when(
+    client: Client, board: Board, holder: dict[str, str], actions: FakeActions, clock: ManualClock
+) -> None:
+    assert client.request("POST", "/api/buttons/mistake").status_code == 403
+    unknown = client.request("POST", "/api/buttons/other", headers=holder)
+    assert (unknown.status_code, unknown.json()) == (409, {"error": "there is no button 'other'"})
+    assert board.stats()["buttons"][0]["presses_ms"] == []
+    answer = client.request("POST", "/api/buttons/mistake", headers=holder)
+    assert answer.json() == {"name": "mistake", "pressed_ms": board.now_ms()}
+    assert actions.done == [("mistake", board.now_ms())]
+    first_ms = board.now_ms()
+    clock.advance(5_000)
+    client.request("POST", "/api/buttons/mistake", headers=holder)
+    assert board.stats()["buttons"][0]["presses_ms"] == [first_ms, first_ms + 5_000]
 
 
 def test_topics_and_their_partitions_are_to_be_had_as_json(client: Client) -> None:
@@ -77,6 +119,7 @@ def test_a_topic_counted_anew_tells_alerts_repeats_and_what_cant_be_decoded(
         "alert_count": 2,
         "repeat_count": 1,
         "withdrawn_count": 0,
+        "deleted_count": 0,
         "undecodable_count": 1,
         "is_complete": True,
     }

@@ -97,7 +97,7 @@ class Stream:
         await asyncio.wait_for(self._task, 5)
 
 
-@pytest.mark.parametrize("path", ["/", "/topics", "/topics/orders", "/pipelines", "/groups"])
+@pytest.mark.parametrize("path", ["/", "/topics", "/topics/orders", "/pipelines", "/stores", "/groups"])
 def test_the_pages_and_their_files_come_from_packages(client: Client, path: str) -> None:
     page = client.get(path)
     assert page.headers["content-type"].startswith("text/html")
@@ -129,7 +129,7 @@ def test_the_pages_name_no_other_host_and_have_no_inline_code() -> None:
 
 
 def test_every_control_of_every_page_has_a_name_and_every_page_its_landmarks(client: Client) -> None:
-    for path in ("/", "/topics", "/topics/orders", "/pipelines", "/groups"):
+    for path in ("/", "/topics", "/topics/orders", "/pipelines", "/stores", "/groups"):
         page = client.get(path).text
         assert all(page.count(f"<{landmark}") == 1 for landmark in ("main", "nav", "h1", "header"))
         assert page.count('aria-current="page"') == 1

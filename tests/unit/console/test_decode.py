@@ -203,11 +203,17 @@ def test_an_alert_holds_until_a_version_withdraws_it() -> None:
         ({"rule": "travel", "km": None, "value": 5}, "Travel"),
         ({"rule": "travel", "km": [1], "value": 5}, "Travel"),
         ({"rule": "plain"}, "Nothing to fill in"),
+        ({"km": 7}, "7 km without a rule"),
+        ({"value": 5}, "Alert without a rule"),
         ({"rule": "{km}", "km": 5}, "{km}"),
     ],
 )
 def test_a_rule_speaks_the_words_that_the_view_gives_it(fields: dict[str, Any], words: str) -> None:
-    view = {"travel": "{km} km at {value} km/h", "plain": "Nothing to fill in"}
+    view = {
+        "travel": "{km} km at {value} km/h",
+        "plain": "Nothing to fill in",
+        "no_rule": "{km} km without a rule",
+    }
     content, _ = decode(record(json.dumps(fields).encode()), view)
     assert isinstance(content, Alert)
     assert content.words == words

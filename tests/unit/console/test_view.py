@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.console.decode import DEFAULT_WORDS
-from headrace.console.view import Control, View, parse_view, read_view
+from headrace.console.view import Button, Control, View, parse_view, read_view, with_places
 from headrace.errors import ConfigError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -22,6 +22,13 @@ CONTROL: dict[str, Any] = {
     "value": 200,
     "topic": "control",
     "key": "world",
+}
+BUTTON: dict[str, Any] = {
+    "name": "mistake",
+    "label": "Delete all",
+    "question": "Really?",
+    "topic": "control",
+    "key": "mistake",
 }
 VIEW: dict[str, Any] = {"title": "Orders", "input": "orders", "alerts": "order-alerts"}
 
@@ -83,6 +90,31 @@ def test_a_mistake_in_a_control_is_said_in_words(change: dict[str, Any], problem
         parse_view({**VIEW, "controls": [{**CONTROL, **change}]})
 
 
+def test_a_button_has_a_question_and_may_have_long_advice() -> None:
+    advice = "{moment}\n" * 100
+    view = parse_view({**VIEW, "buttons": [{**BUTTON, "advice": advice}]})
+    assert view.buttons == (Button(**BUTTON, advice=advice),)
+
+
+@pytest.mark.parametrize(
+    ("buttons", "problem"),
+    [
+        ({}, "buttons is not a list of tables"),
+        ([{**BUTTON, "label": ""}], "needs a name, a label, a question"),
+        ([{**BUTTON, "topic": ".."}], "is not a topic name"),
+        ([{**BUTTON, "command": "rm"}], "a button has no field 'command'"),
+        ([{**BUTTON, "advice": "x" * 2_001}], "at most 2000 characters"),
+        ([{**BUTTON, "label": "x" * 101}], "at most 100 characters"),
+        ([BUTTON, BUTTON], "two buttons have the same name"),
+        ([{**BUTTON, "name": f"b{number}"} for number in range(5)], "more than 4 buttons"),
+        ([{"name": "x"}], "a button lacks label, question, topic, key"),
+    ],
+)
+def test_a_mistake_in_a_button_is_said_in_words(buttons: object, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        parse_view({**VIEW, "buttons": buttons})
+
+
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(ConfigError, match="a view lacks input, alerts"):
         parse_view({"title": "Orders"})
@@ -110,4 +142,11 @@ def test_a_file_that_is_missing_or_no_toml_is_said_in_a_sentence(tmp_path: Path)
 def test_the_description_of_views_is_itself_a_view() -> None:
     text = (Path(read_view.__code__.co_filename)).read_text().split('"""')[1]
     block = "\n".join(line for line in text.splitlines() if line.startswith("    "))
-    assert parse_view(tomllib.loads(block)).controls[0].name == "rate"
+    view = parse_view(tomllib.loads(block))
+    assert (view.controls[0].name, view.buttons[0].name) == ("rate", "mistake")
+
+
+def test_the_advice_of_a_button_tells_where_things_are_as_a_shell_reads_it() -> None:
+    view = parse_view({**VIEW, "buttons": [{**BUTTON, "advice": "{here}/x {data} {bootstrap} {moment}"}]})
+    placed = with_places(view, directory=Path("/a b"), data_dir=Path("/data"), bootstrap="h:1")
+    assert placed.buttons[0].advice == "'/a b'/x /data h:1 {moment}"

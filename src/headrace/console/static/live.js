@@ -48,6 +48,8 @@ function showStats(stats) {
   put("count-repeats", format.count(alerts.repeat_count));
   byId("withdrawn-box").hidden = alerts.withdrawn_count === 0;
   put("count-withdrawn", format.count(alerts.withdrawn_count));
+  byId("deleted-box").hidden = alerts.deleted_count === 0;
+  put("count-deleted", format.count(alerts.deleted_count));
   put("count-undecodable", format.count(alerts.undecodable_count));
   const late = stats.roles.late === null ? null : stats.topics[stats.roles.late]?.end ?? 0;
   byId("late-box").hidden = late === null;

@@ -126,7 +126,7 @@ byId("recount").addEventListener("click", async () => {
   try {
     const found = await ask("/api/recount");
     const seen = (await ask("/api/stats")).alerts;
-    put("crash-said", `${found.is_complete ? "" : "So far: "}${format.count(found.record_count)} records on ${seen.topic} are ${format.count(found.alert_count)} alerts, ${format.count(found.repeat_count)} that came again, ${found.withdrawn_count ? `${format.count(found.withdrawn_count)} that withdraw what was not there, ` : ""}and ${format.count(found.undecodable_count)} that can’t be decoded. This page has seen ${format.count(seen.alert_count)} alerts.`);
+    put("crash-said", `${found.is_complete ? "" : "So far: "}${format.count(found.record_count)} records on ${seen.topic} are ${format.count(found.alert_count)} alerts, ${format.count(found.repeat_count)} that came again, ${found.withdrawn_count ? `${format.count(found.withdrawn_count)} that withdraw what was not there, ` : ""}${found.deleted_count ? `${format.count(found.deleted_count)} that say that a row is gone, ` : ""}and ${format.count(found.undecodable_count)} that can’t be decoded. This page has seen ${format.count(seen.alert_count)} alerts.`);
   } catch (error) {
     put("crash-said", error.message);
   }

@@ -1,0 +1,132 @@
+"""What a demo has to show, by the page's own numbers: alerts, or changes in all stores."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any, Final, Protocol
+
+from headrace.cli import demo_recipe
+from headrace.errors import FaultError
+
+STATS_TIMEOUT_S: Final = 10.0
+_ADVICE: Final = "run again with --verbose to see what the parts print"
+
+
+class Proof(Protocol):
+    """What is to be seen on a page. It begins to count when it is made."""
+
+    def status(self) -> str:
+        """How it goes, in a line."""
+
+    def end(self) -> None:
+        """Count for the last time: the page is about to go."""
+
+    def verdict(self, seconds: float) -> str:
+        """What was seen, in a line; raises FaultError where that is too little."""
+
+
+def proof_of(kind: demo_recipe.Proof, page: str) -> Proof:
+    """The proof of this kind, by the page at this address."""
+    return AlertsSeen(page) if kind == "alerts" else StoresReached(page)
+
+
+class AlertsSeen:
+    """Alerts came."""
+
+    def __init__(self, page: str) -> None:
+        self._page = page
+        self._before = self._count()
+        self._seen = 0
+
+    def status(self) -> str:
+        """Rate, alerts and latency."""
+        try:
+            stats = ask(self._page, "stats")
+        except (OSError, ValueError) as error:
+            return f"the page does not answer: {error}"
+        latency = stats["latency"]
+        return (
+            f"{stats['input']['per_s'] or 0:.0f} transactions/s   {stats['alerts']['alert_count']} alerts   "
+            f"latency p50 {_ms(latency['p50_ms'])}, p99 {_ms(latency['p99_ms'])}"
+        )
+
+    def end(self) -> None:
+        """Count the alerts that came meanwhile."""
+        self._seen = self._count() - self._before
+
+    def verdict(self, seconds: float) -> str:
+        """How many there were."""
+        if self._seen <= 0:
+            raise FaultError(f"no alert was seen in {seconds:.0f} s: {_ADVICE}")
+        return f"{self._seen} alerts were seen"
+
+    def _count(self) -> int:
+        try:
+            return int(ask(self._page, "stats")["alerts"]["alert_count"])
+        except (OSError, ValueError) as error:
+            raise FaultError(
+                f"the page at {self._page} does not say how many alerts it has seen: {error}"
+            ) from error
+
+
+class StoresReached:
+    """Changes that were made meanwhile have arrived in every store."""
+
+    def __init__(self, page: str) -> None:
+        self._page = page
+        self._before = self._counts()
+        self._seen: dict[str, int] = {}
+
+    def status(self) -> str:
+        """How far behind each store is."""
+        try:
+            stores = ask(self._page, "stores")["stores"]
+        except (OSError, ValueError) as error:
+            return f"the page does not answer: {error}"
+        told = [
+            f"{store['pipeline']} {_count(store['lag_rows'])} rows behind, took {_ms(store['took_ms_p50'])}"
+            for store in stores
+        ]
+        return "   ".join(told) or "no store yet"
+
+    def end(self) -> None:
+        """Count the changes that came to each store meanwhile."""
+        self._seen = {name: count - self._before.get(name, 0) for name, count in self._counts().items()}
+
+    def verdict(self, seconds: float) -> str:
+        """How many there were, in each."""
+        lacking = sorted(name for name, count in self._seen.items() if count <= 0)
+        if lacking or not self._seen:
+            raise FaultError(
+                f"no change was seen in {', '.join(lacking) or 'any store'} in {seconds:.0f} s: {_ADVICE}"
+            )
+        told = ", ".join(f"{name} {count}" for name, count in sorted(self._seen.items()))
+        return f"changes were seen to arrive in all stores: {told}"
+
+    def _counts(self) -> dict[str, int]:
+        try:
+            stores = ask(self._page, "stores")["stores"]
+        except (OSError, ValueError) as error:
+            raise FaultError(
+                f"the page at {self._page} does not say what came to the stores: {error}"
+            ) from error
+        return {str(store["pipeline"]): int(store["arrived_count"]) for store in stores}
+
+
+def ask(page: str, what: str) -> dict[str, Any]:
+    """The page's own numbers."""
+    # The page is on this machine: a proxy that the environment names must not be asked.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    # What the page tells is its address with a token, which only a browser needs.
+    with opener.open(f"{page.partition('/?')[0]}/api/{what}", timeout=STATS_TIMEOUT_S) as response:
+        answer: dict[str, Any] = json.load(response)
+    return answer
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} ms"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
