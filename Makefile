@@ -51,7 +51,8 @@ format: venv  ## Rewrite the code in house style
 bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
 	$(BIN)/python bench/broker/beside_kafka.py
 	$(BIN)/python bench/broker/large_log.py
-	$(BIN)/python bench/streams/realtime_latency.py
+	$(BIN)/python bench/latency/first_alert.py --after 30
+	$(BIN)/python bench/latency/fraud.py
 	$(BIN)/python bench/streams/realtime_stateless.py
 	$(BIN)/python bench/streams/exactly_once.py
 	$(BIN)/python bench/streams/start_up.py
@@ -61,6 +62,10 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/streams/windows.py
 	$(BIN)/python bench/nexmark/throughput.py
 	$(BIN)/python bench/cdc/decode.py
+	$(BIN)/python bench/cdc/beside_debezium.py
+	$(BIN)/python bench/stores/search.py
+	$(BIN)/python bench/stores/cache.py
+	$(BIN)/python bench/stores/warehouse.py
 
 docs: venv  ## Write the reference of the commands anew, and draw the pictures of time
 	$(BIN)/python scripts/command_reference.py docs/reference/cli.md

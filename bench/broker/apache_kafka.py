@@ -53,7 +53,8 @@ SETTINGS: Final = {
 
 def server_jars(show: Show = print) -> list[Path]:
     """The jars of Kafka's server, tools and clients, fetched where missing; SetupError if they can't be."""
-    return resolve_jars(default_cache_dir(), default_jars_dir(), jars=_listed_jars(), show=show, fetch=_fetch)
+    jars = listed_jars(JAR_LIST)
+    return resolve_jars(default_cache_dir(), default_jars_dir(), jars=jars, show=show, fetch=_fetch)
 
 
 def run_java(jars: Sequence[Path], main_class: str, *arguments: str, heap: str = "256m") -> str:
@@ -162,7 +163,7 @@ class ApacheKafka:
         output_path = self._home / "kafka.log"
         with output_path.open("wb") as output:
             self._process = subprocess.Popen(
-                [*_ending_with_us(), *self._server_command(configuration)],
+                [*ending_with_us(), *self._server_command(configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -202,9 +203,10 @@ class ApacheKafka:
         return self._process
 
 
-def _listed_jars() -> tuple[Jar, ...]:
+def listed_jars(path: Path) -> tuple[Jar, ...]:
+    """The jars that a file names, one a line: SHA-256, then group:artifact:version."""
     jars = []
-    for line in JAR_LIST.read_text().splitlines():
+    for line in path.read_text().splitlines():
         sha256, coordinate = line.split()
         group, artifact, version = coordinate.split(":")
         jars.append(Jar(group=group, artifact=artifact, version=version, sha256=sha256))
@@ -233,7 +235,8 @@ def _free_ports() -> tuple[int, int]:
         return one.getsockname()[1], other.getsockname()[1]
 
 
-def _ending_with_us() -> list[str]:
+def ending_with_us() -> list[str]:
+    """What a command begins with to end when we do, even when we are killed; nothing without `setpriv`."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
 

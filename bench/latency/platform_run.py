@@ -18,10 +18,10 @@ from confluent_kafka import Producer
 
 from headrace.cli.demo_parts import (
     broker_child,
-    create_topics,
     example_dir,
     generator_child,
     pipeline_child,
+    prepare,
 )
 from headrace.cli.foreground import free_port
 from headrace.config import Address
@@ -74,7 +74,8 @@ class Platform:
         shutil.copyfile(HERE / "model.json", self.model)
         broker = broker_child(Address("127.0.0.1", free_port(0)), self.directory / "broker")
         self.bootstrap = self._children.start(broker)
-        create_topics(self.example, self.bootstrap)
+        generator = self.example / "generate.py"
+        prepare(generator, ("--bootstrap", self.bootstrap, "--topics-only"))
         self._set_limits()
         if way == "quix":
             self._start_quix(quix)
@@ -82,13 +83,16 @@ class Platform:
             realtime, batch_s = way == "realtime", self._load.batch_s
             self._children.start(
                 pipeline_child(
-                    self.example, self.bootstrap, self.directory, realtime=realtime, batch_s=batch_s
+                    self.example / "pipeline.py",
+                    self.bootstrap,
+                    self.directory,
+                    realtime=realtime,
+                    batch_s=batch_s,
                 )
             )
-        more = ("--cards", str(self._load.cards), "--theft-pause", str(THEFT_PAUSE_S), "--sleepless")
-        self._generator.start(
-            generator_child(self.example, self.bootstrap, rate=self._load.rate, seed=7, more=more)
-        )
+        world = ("--cards", str(self._load.cards), "--theft-pause", str(THEFT_PAUSE_S), "--sleepless")
+        told = ("--bootstrap", self.bootstrap, *world)
+        self._generator.start(generator_child(generator, told, rate=self._load.rate, seed=7))
 
     def check(self) -> None:
         """Raise if something has ended that should run."""

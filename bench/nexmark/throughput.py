@@ -42,10 +42,10 @@ import headrace.streams as hr
 import nexmark
 from auction_house import KINDS, Arrival, arrivals
 from cards import PARTITIONS, read_values, reports_of_spark
+from flink_connector import connector
 from flink_queries import QUERIES as FLINK_QUERIES
-from headrace.config import StreamsConfig, default_cache_dir, default_jars_dir
+from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
-from headrace.streams.jars import Jar, resolve_jars
 from headrace.streams.plan import make_plan
 from headrace.streams.progress import Progress
 from headrace.streams.queries import Queries
@@ -239,14 +239,6 @@ def latest(name: str, rows: Iterable[Row]) -> list[Row]:
     if name == "q16":
         rows = ({**row, "channel_day": f"{row['channel']} {row['day']}"} for row in rows)
     return final_rows(name, rows) if name in LATEST_BY else list(rows)
-
-
-def connector() -> Path:
-    """Flink's connector to Kafka, fetched where it is missing."""
-    sha256, coordinate = Path(__file__).with_name("flink_jars.txt").read_text().split()
-    group, artifact, version = coordinate.split(":")
-    jar = Jar(group=group, artifact=artifact, version=version, sha256=sha256)
-    return resolve_jars(default_cache_dir(), default_jars_dir(), jars=(jar,))[0]
 
 
 def report(ours: Mapping[str, list[Rates]], flinks: Mapping[str, list[Rates]]) -> None:

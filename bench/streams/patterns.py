@@ -2,6 +2,7 @@
 
     python bench/streams/patterns.py                                # 2 million events, 3 runs each
     python bench/streams/patterns.py --share 0.02 --runs 1          # only to see that it works
+    python bench/streams/patterns.py --flink VENV/bin/python        # also Flink SQL, which is installed there
 
 Card transactions as JSON, 1 in 100 of them out of order, in a topic of four partitions of a broker process
 (durability sync); what is found is written exactly once to another topic. It is searched for as rows that
@@ -11,6 +12,10 @@ Each way runs in a process of its own: once over a tenth of the events to warm u
 the start of its query to the last batch. "Steady" are all batches but the first, in which everything is
 started. What is found is compared with what a loop over each card's transactions finds, and the benchmark
 fails where they differ. The first way runs also with ten times as many cards.
+
+Flink SQL looks for the same with MATCH_RECOGNIZE, which knows no others between them: with two tasks, without
+checkpoints, at least once, to the end of the topic. It has no batches, so that of its runs, which a shorter
+one warms up, the whole is measured: compare it with the whole of ours, which has its query's start in it.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -49,6 +55,7 @@ from cards import (
     start_pipeline,
     transactions,
 )
+from flink_connector import connector
 from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.testing.process import BrokerProcess
@@ -107,6 +114,8 @@ class Way:
     name: str
     build: Callable[[DataFrame], DataFrame]
     cards: int = CARDS
+    flink: str | None = None
+    """The name of the pattern, where Flink SQL looks for it."""
 
 
 WAYS: Final = (
@@ -114,6 +123,8 @@ WAYS: Final = (
     Way(name="one after the other, ten times as many cards", build=strict, cards=10 * CARDS),
     Way(name="the last beside the mean of the others, in Python", build=relative),
     Way(name="others between them", build=relaxed),
+    Way(name="Flink SQL, one after the other", build=strict, flink="strict"),
+    Way(name="Flink SQL, the last beside the mean of the others", build=relative, flink="relative"),
 )
 OURS, MANY = WAYS[0].name, WAYS[1].name
 
@@ -127,6 +138,7 @@ class Setting:
     events: int
     batch: int
     runs: int
+    flink: str | None
 
     @property
     def warm_up_count(self) -> int:
@@ -134,14 +146,23 @@ class Setting:
         return max(1000, self.events // 10)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Events a second of one run."""
+
+    whole: float
+    steady: float | None
+    """None where there are no batches."""
+
+
 def reference(way: Way, count: int) -> set[Found]:
-    """What a loop over each card's transactions finds, up to the last watermark."""
+    """What a loop over each card's transactions finds, up to the last watermark; to the end, if by Flink."""
     by_card: dict[str, list[Payment]] = defaultdict(list)
     newest: dict[int, int] = defaultdict(int)
     for number, card, cents, _lat, _lon, at_ms in transactions(count, way.cards):
         by_card[card].append((at_ms, number, cents))
         newest[partition_of(card)] = max(newest[partition_of(card)], at_ms)
-    watermark_ms = min(newest.values()) - DISORDER_MS
+    watermark_ms = min(newest.values()) - DISORDER_MS if way.flink is None else max(newest.values()) + 1
     found: set[Found] = set()
     for payments in by_card.values():
         complete = sorted(each for each in payments if each[0] < watermark_ms)
@@ -191,8 +212,28 @@ def run(way: Way, session: Any, setting: Setting, name: str, events: tuple[str, 
     return ran
 
 
-def measure(setting: Setting, way: Way) -> list[float]:
-    """Events a second of each run of one way, in this process; exits where what it found is wrong."""
+def measure_flink(setting: Setting, way: Way) -> list[Rates]:
+    """Each run by Flink SQL, in one process of its own; exits where what it found is wrong."""
+    assert setting.flink is not None
+    assert way.flink is not None
+    targets = [f"flink-{way.flink}-{number}" for number in range(setting.runs + 1)]
+    ensure_topics(StreamsConfig(bootstrap=setting.bootstrap), dict.fromkeys(targets, PARTITIONS))
+    sources = ["warm-up", *[f"cards-{way.cards}"] * setting.runs]
+    pairs = [f"{source}:{target}" for source, target in zip(sources, targets, strict=True)]
+    program = str(Path(__file__).with_name("flink_match.py"))
+    command = [setting.flink, program, setting.bootstrap, str(connector()), way.flink, *pairs]
+    done = subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE)
+    expected = reference(way, setting.events)
+    for target in targets[1:]:
+        rows = [json.loads(value) for value in read_values(setting.bootstrap, target)]
+        check(target, [tuple(row[f"tx_{place}"] for place in (1, 2, 3, 4)) for row in rows], expected)
+    seconds = [float(line) for line in done.stdout.split()][1:]
+    print(f"{way.name}: {len(expected):,} matches, exact; {seconds}", file=sys.stderr)
+    return [Rates(whole=setting.events / each, steady=None) for each in seconds]
+
+
+def measure(setting: Setting, way: Way) -> list[Rates]:
+    """Each run of one way, in this process; exits where what it found is wrong."""
     # Workers can't import what lies here.
     cloudpickle.register_pickle_by_value(sys.modules[larger.__module__])  # type: ignore[no-untyped-call] # it has no types
     slug = "".join(letter if letter.isalnum() else "-" for letter in way.name.lower())
@@ -204,18 +245,16 @@ def measure(setting: Setting, way: Way) -> list[float]:
         for number in range(setting.runs):
             name = f"{slug}-{number + 1}"
             ran = run(way, session, setting, name, (f"cards-{way.cards}", setting.events))
-            check(name, setting.bootstrap, expected)
-            rates.append(ran.steady_rate)
+            values = map(json.loads, read_values(setting.bootstrap, name))
+            found = [tuple(each["row"]["tx"] for each in value["evidence"]) for value in values]
+            check(name, found, expected)
+            rates.append(Rates(whole=ran.rate, steady=ran.steady_rate))
     print(f"{way.name}: {len(expected):,} matches, exact; {rates}", file=sys.stderr)
     return rates
 
 
-def check(name: str, bootstrap: str, expected: set[Found]) -> None:
+def check(name: str, told: Sequence[Found], expected: set[Found]) -> None:
     """Exit where what was written is not what the reference has found."""
-    told = [
-        tuple(each["row"]["tx"] for each in json.loads(value)["evidence"])
-        for value in read_values(bootstrap, name)
-    ]
     found = set(told)
     if len(told) != len(found) or found != expected:
         missing, wrong = sorted(expected - found), sorted(found - expected)
@@ -225,20 +264,27 @@ def check(name: str, bootstrap: str, expected: set[Found]) -> None:
         )
 
 
-def apart(work: partial[list[float]]) -> list[float]:
+def apart(work: partial[list[Rates]]) -> list[Rates]:
     """Call it in a process of its own, which ends with it."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work).result()
 
 
-def report(rates: dict[str, list[float]]) -> None:
+def report(rates: Mapping[str, Sequence[Rates]]) -> None:
     """Print the table."""
-    steady = {name: statistics.median(each) for name, each in rates.items()}
-    print("| three small payments, then a large one | steady events/s |\n|---|---|")
+
+    def cell(values: Sequence[float]) -> str:
+        if not values:
+            return "-"
+        return f"{statistics.median(values):,.0f} ({min(values):,.0f} to {max(values):,.0f})"
+
+    print("| three small payments, then a large one | steady events/s | events/s |\n|---|---|---|")
+    steady = {name: [each.steady for each in runs if each.steady is not None] for name, runs in rates.items()}
     for name, runs in rates.items():
-        print(f"| {name} | {steady[name]:,.0f} ({min(runs):,.0f} to {max(runs):,.0f}) |")
+        print(f"| {name} | {cell(steady[name])} | {cell([each.whole for each in runs])} |")
     if OURS in steady and MANY in steady:
-        print(f"\nten times as many cards cost {steady[OURS] / steady[MANY]:.2f}x as much an event")
+        cost = statistics.median(steady[OURS]) / statistics.median(steady[MANY])
+        print(f"\nten times as many cards cost {cost:.2f}x as much an event")
 
 
 def main() -> None:
@@ -247,8 +293,11 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of 2 million events, 500,000 a batch")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", help="ways whose names have this in them")
+    parser.add_argument("--flink", help="an interpreter that has apache-flink")
     options = parser.parse_args()
-    ways = [way for way in WAYS if options.only in way.name]
+    ways = [
+        way for way in WAYS if options.only in way.name and (way.flink is None or options.flink is not None)
+    ]
     with (
         tempfile.TemporaryDirectory(prefix="headrace-bench-") as home,
         BrokerProcess(Path(home) / "broker") as server,
@@ -259,13 +308,17 @@ def main() -> None:
             events=round(2_000_000 * options.share),
             batch=round(500_000 * options.share),
             runs=options.runs,
+            flink=options.flink,
         )
         config = StreamsConfig(bootstrap=server.bootstrap)
         counts = {f"cards-{way.cards}": (setting.events, way.cards) for way in ways}
         for topic, (count, cards) in (counts | {"warm-up": (setting.warm_up_count, CARDS)}).items():
             ensure_topics(config, {topic: PARTITIONS})
             fill(server.bootstrap, topic, count, cards)
-        rates = {way.name: apart(partial(measure, setting, way)) for way in ways}
+        rates = {
+            way.name: measure_flink(setting, way) if way.flink else apart(partial(measure, setting, way))
+            for way in ways
+        }
     print(
         f"{setting.events:,} events, {setting.batch:,} a batch, {setting.runs} runs each: median and range\n"
     )

@@ -29,7 +29,6 @@ from headrace.cli.demo_parts import broker_child, pipeline_child
 from headrace.cli.foreground import free_port
 from headrace.config import Address
 from headrace.supervisor import Supervisor
-from realtime_latency import commit_count
 
 TOPIC, RESULTS = "transactions", "large"
 PIPELINE = """
@@ -43,6 +42,12 @@ transactions = hr.topic(
 def large(transactions):
     return transactions.where("amount > 10").select("tx_id", "card_id", "amount", "sent_us")
 """
+
+
+def commit_count(commits: Path) -> int:
+    """How many batches have ended. Spark removes old files, so the newest one's number counts."""
+    numbers = [int(path.name) for path in commits.glob("*") if path.name.isdecimal()]
+    return max(numbers) + 1 if numbers else 0
 
 
 def produce(bootstrap: str, rate: int) -> None:
@@ -87,7 +92,9 @@ def measure(options: argparse.Namespace) -> tuple[list[float], int]:
             durability = ("--durability", options.durability)
             bootstrap = supervisor.start(replace(broker, arguments=(*broker.arguments, *durability)))
             supervisor.start(
-                pipeline_child(directory, bootstrap, directory, realtime=True, batch_s=options.batch)
+                pipeline_child(
+                    directory / "pipeline.py", bootstrap, directory, realtime=True, batch_s=options.batch
+                )
             )
             producing = subprocess.Popen(
                 [sys.executable, __file__, "--produce", bootstrap, "--rate", str(options.rate)]
