@@ -183,7 +183,7 @@ def test_a_member_that_is_killed_leaves_nothing_unread(
     wait_until(lambda: victim.read and survivor.read, "both reading")
     victim.kill()
     wait_until(watch.is_complete, "the survivor reading and committing the rest")
-    assert victim.read | survivor.read == written
+    wait_until(lambda: victim.read | survivor.read == written, "everything having been read")
     assert watch.went_back == []
 
 
@@ -205,7 +205,7 @@ def test_a_member_that_was_stopped_past_its_session_commits_nothing_over_the_oth
     for index in range(1, PARTITION_COUNT):
         kafka.produce("work", [b"x"] * 50, partition=index)
     wait_until(lambda: set(watch.look().values()) == {RECORD_COUNT + 50}, "reading what came later")
-    assert sleeper.read | survivor.read >= written
+    wait_until(lambda: sleeper.read | survivor.read >= written, "everything having been read")
     assert watch.went_back == []
 
 
@@ -232,7 +232,8 @@ def test_groups_go_on_where_they_were_when_the_broker_is_killed_amid_their_commi
         watch.kafka = kafka_at(broker_process.bootstrap)
         watch.look()
     wait_until(watch.is_complete, "reading and committing everything")
-    assert read() == written
+    # What members have said before they committed may still be on its way.
+    wait_until(lambda: read() == written, "everything having been read")
     assert watch.went_back == []
 
 
