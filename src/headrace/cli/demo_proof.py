@@ -19,8 +19,11 @@ class Proof(Protocol):
     def status(self) -> str:
         """How it goes, in a line."""
 
-    def end(self) -> None:
-        """Count for the last time: the page is about to go."""
+    def count(self) -> None:
+        """Count what came so far. Whoever calls this last does so while the page is still there."""
+
+    def is_given(self) -> bool:
+        """Whether what was counted last is enough."""
 
     def verdict(self, seconds: float) -> str:
         """What was seen, in a line; raises FaultError where that is too little."""
@@ -51,13 +54,17 @@ class AlertsSeen:
             f"latency p50 {_ms(latency['p50_ms'])}, p99 {_ms(latency['p99_ms'])}"
         )
 
-    def end(self) -> None:
+    def count(self) -> None:
         """Count the alerts that came meanwhile."""
         self._seen = self._count() - self._before
 
+    def is_given(self) -> bool:
+        """Whether there was one."""
+        return self._seen > 0
+
     def verdict(self, seconds: float) -> str:
         """How many there were."""
-        if self._seen <= 0:
+        if not self.is_given():
             raise FaultError(f"no alert was seen in {seconds:.0f} s: {_ADVICE}")
         return f"{self._seen} alerts were seen"
 
@@ -90,19 +97,24 @@ class StoresReached:
         ]
         return "   ".join(told) or "no store yet"
 
-    def end(self) -> None:
+    def count(self) -> None:
         """Count the changes that came to each store meanwhile."""
         self._seen = {name: count - self._before.get(name, 0) for name, count in self._counts().items()}
 
+    def is_given(self) -> bool:
+        """Whether some came to each."""
+        return bool(self._seen) and not self._lacking()
+
     def verdict(self, seconds: float) -> str:
         """How many there were, in each."""
-        lacking = sorted(name for name, count in self._seen.items() if count <= 0)
-        if lacking or not self._seen:
-            raise FaultError(
-                f"no change was seen in {', '.join(lacking) or 'any store'} in {seconds:.0f} s: {_ADVICE}"
-            )
+        if not self.is_given():
+            stores = ", ".join(self._lacking()) or "any store"
+            raise FaultError(f"no change was seen in {stores} in {seconds:.0f} s: {_ADVICE}")
         told = ", ".join(f"{name} {count}" for name, count in sorted(self._seen.items()))
         return f"changes were seen to arrive in all stores: {told}"
+
+    def _lacking(self) -> list[str]:
+        return sorted(name for name, count in self._seen.items() if count <= 0)
 
     def _counts(self) -> dict[str, int]:
         try:
