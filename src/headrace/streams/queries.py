@@ -59,7 +59,8 @@ from headrace.streams.topic import Topic
 STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
 DEAD_LETTERS_EVERY_S: Final = 5
-"""How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
+"""How often micro-batches look for dead letters: nobody waits for them, and each batch costs some. Where a
+run reads several topics, those of each are looked for less often, so that all cost no more than one."""
 KEPT_BACK_S_MAX: Final = 30.0
 """How long queries for dead letters are kept back at most: see `start`."""
 BEGUN_ANEW_MAX: Final = 3
@@ -254,7 +255,10 @@ class Queries:
         name = topic.dead_letters_query
         records = read_dead_letters(self.session, topic, self._reader(name))
         target = Topic(name=topic.dead_letters)
-        self._write(name, records, target, every=f"{DEAD_LETTERS_EVERY_S} seconds")
+        # Spark begins batches at multiples of their interval: those of the same one would all begin at once.
+        number = sorted(self._companions).index(name)
+        every_s = DEAD_LETTERS_EVERY_S * len(self._companions) + number
+        self._write(name, records, target, every=f"{every_s} seconds")
 
     def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
         reader = self._reader(pipeline.name)
