@@ -79,6 +79,7 @@ class SearchServer:
             ("DELETE", r"/_search/scroll", self._end_scroll),
             ("GET", r"/([^/_][^/]*)", self._get_index),
             ("PUT", r"/([^/_][^/]*)", self._put_index),
+            ("GET", r"/([^/_][^/]*)/_mapping", self._get_index),
             ("GET", r"/([^/]+)/_doc/([^/]+)", self._get),
             ("PUT", r"/([^/]+)/_doc/([^/]+)", self._put),
             ("DELETE", r"/([^/]+)/_doc/([^/]+)", self._delete),

@@ -6,7 +6,8 @@ import pytest
 
 from headrace.errors import PipelineError
 from headrace.search.fields import Column, Columns
-from headrace.streams.sinks.opensearch.mapping import check_names, index_body, kept_columns
+from headrace.search.served_columns import kept_columns
+from headrace.streams.sinks.opensearch.mapping import check_names, index_body
 
 COLUMNS = Columns(
     key=("id",),
