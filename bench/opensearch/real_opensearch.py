@@ -45,6 +45,8 @@ SETTINGS: Final = {
     "cluster.routing.allocation.disk.threshold_enabled": "false",
 }
 """What a single node needs that is to leave the machine as it is. All else is OpenSearch's default."""
+BACKUPS: Final = "backups"
+"""Where backups may be kept, in its directory."""
 _LISTENING: Final = re.compile(r"^listening on port (\d+)$", re.MULTILINE)
 
 
@@ -85,7 +87,12 @@ class OpenSearch:
         if self._home is None:
             self._home = Path(tempfile.mkdtemp(prefix="opensearch-"))
         output_path = self._home / "output.log"
-        settings = {**self._settings, "path.home": str(self._home), "http.port": str(self._port)}
+        settings = {
+            **self._settings,
+            "path.home": str(self._home),
+            "path.repo": str(self._home / BACKUPS),
+            "http.port": str(self._port),
+        }
         command = [*java_command(jars, self._heap), str(SOURCE)]
         command += [f"{name}={value}" for name, value in settings.items()]
         with output_path.open("wb") as output:

@@ -35,6 +35,11 @@ WORDS_MAX: Final = 500
 """How much of what a server says is told."""
 BUSY: Final = frozenset({429, 502, 503, 504})
 """What may be otherwise another time."""
+BLOCKED: Final = frozenset(
+    {"index_closed_exception", "cluster_block_exception", "index_create_block_exception"}
+)
+"""Errors of an index that is closed or must not be written, because its disk is full, or somebody has it so:
+what is asked may be done when it is open again."""
 _REFUSED_LOGIN: Final = frozenset({401, 403})
 
 
@@ -161,6 +166,8 @@ class Server:
             ),
             what,
         )
+        if answer.status >= 400 and answer.kind in BLOCKED:
+            raise StoreUnavailable(f"{what} is not possible on {self.told} for now: {answer.words}")
         if answer.status < 300 or answer.status in accepted:
             return answer
         if answer.status in _REFUSED_LOGIN:

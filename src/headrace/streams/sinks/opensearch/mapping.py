@@ -67,7 +67,8 @@ def index_body(columns: Columns, index: str, *, is_opensearch: bool) -> dict[str
             "_meta": {META: json.loads(columns.to_json())},
             "properties": fields,
         },
-        "aliases": {index: {}, rows_alias(generation): {}},
+        # Whatever else is given the alias by mistake is not written to.
+        "aliases": {index: {}, rows_alias(generation): {"is_write_index": True}},
     }
 
 

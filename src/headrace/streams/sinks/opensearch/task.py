@@ -124,6 +124,7 @@ class Sender:
     server: Server
     task: BulkTask
     refusals: Refusals
+    try_s_max: float = TRY_S_MAX
 
     def send(self, actions: list[Action]) -> bool:
         """Send them, those again for which the server has no time; say whether it had newer rows."""
@@ -134,10 +135,11 @@ class Sender:
             actions = [each.action for each in judged if each.outcome is Outcome.AGAIN]
             if not actions:
                 break
-            if waited_s + pause_s > TRY_S_MAX:
+            if waited_s + pause_s > self.try_s_max:
+                said = next(each.words for each in judged if each.outcome is Outcome.AGAIN)
                 raise StoreUnavailable(
-                    f"{self._what} failed on {self.server.told}: it has had no time for {len(actions)} rows "
-                    f"within {TRY_S_MAX:.0f} s of trying"
+                    f"{self._what} failed on {self.server.told}: it has not taken {len(actions)} rows within "
+                    f"{self.try_s_max:.0f} s of trying: {said}"
                 )
             time.sleep(pause_s)
             waited_s += pause_s
