@@ -33,7 +33,7 @@ try:
     from headrace.cdc.database_catalog import DatabaseCatalog
     from headrace.cdc.events import is_captured, selection_of
     from headrace.cdc.pause import Pause
-    from headrace.cdc.removal import begin_anew
+    from headrace.cdc.removal import LeftBehind, begin_anew, forget_database
     from headrace.cdc.removal import remove as remove_capture
     from headrace.cdc.requests import Requests, check_condition
     from headrace.cdc.slots import check_settings, read_slot
@@ -166,6 +166,20 @@ def set_paused(config: CaptureConfig, *, paused: bool) -> bool:
 def remove(config: CaptureConfig) -> list[str]:
     """Drop what a capture has made, and forget it; return what is left that it has not made."""
     left = remove_capture(config)
+    delete_files(config)
+    return left
+
+
+def forget(config: CaptureConfig) -> LeftBehind:
+    """Forget a capture without its database; return what may be there."""
+    status = read_status(config.directory).seen_now()
+    if (
+        status.process is not None
+        and status.state not in NOT_LOOKING | {"done"}
+        and status.process.is_alive()
+    ):
+        raise ConfigError(f"capture {config.name} runs, in process {status.process.pid}: stop it first")
+    left = forget_database(config)
     delete_files(config)
     return left
 
