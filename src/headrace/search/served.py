@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
-from headrace.errors import UsageError
+from headrace.errors import StoreUnavailable, UsageError
 from headrace.search.fields import Columns
 from headrace.search.index import Hit, check_reach
 from headrace.search.keys import key_text
@@ -36,7 +36,9 @@ class ServedIndex:
         """The best hits."""
         check_reach(limit, offset)
         body = {"query": self._query(query, fields), "size": limit, "from": offset}
-        found = self._ask("_search", body, query).body["hits"]["hits"]
+        # Half of the hits would look like all of them.
+        answer = self._ask("_search", body, query, allow_partial_search_results="false")
+        found = answer.body["hits"]["hits"]
         return [Hit(score=hit["_score"] or 0.0, row=hit["_source"]) for hit in found]
 
     def get(self, *key: object) -> dict[str, Any] | None:
@@ -52,7 +54,10 @@ class ServedIndex:
 
     def count(self, query: str = "*", *, fields: Sequence[str] | None = None) -> int:
         """How many rows there are, or how many a query finds."""
-        return int(self._ask("_count", {"query": self._query(query, fields)}, query).body["count"])
+        found = self._ask("_count", {"query": self._query(query, fields)}, query).body
+        if found.get("_shards", {}).get("failed"):
+            raise StoreUnavailable(f"counting rows of the index {self._name} failed: not all of it answers")
+        return int(found["count"])
 
     def close(self) -> None:
         """Let go of connections."""
@@ -76,10 +81,10 @@ class ServedIndex:
         chosen = {} if fields is None else {"fields": list(fields)}
         return {"query_string": {"query": served_query(query), **chosen}}
 
-    def _ask(self, verb: str, body: object, query: str) -> Answer:
+    def _ask(self, verb: str, body: object, query: str, **parameters: Any) -> Answer:
         path = f"/{quote(self._name, safe='')}/{verb}"
         what = f"searching the index {self._name}"
-        answer = self._server.ask("POST", path, body, what=what, accepted={400, 404})
+        answer = self._server.ask("POST", path, body, what=what, accepted={400, 404}, **parameters)
         if answer.status == 400:
             raise _not_understood(query, answer.words)
         _refuse_missing(answer, self._name)

@@ -184,16 +184,18 @@ def test_topics_of_tables_keep_what_was_asked_for_on_apache_kafka_too() -> None:
         kafka.start()
     except SetupError as error:
         pytest.skip(f"no Apache Kafka here: {error}")
-    with kafka:
+    try:
         config = CaptureConfig(name="shop", dsn="host=nowhere", bootstrap=kafka.bootstrap)
-        for number, asked in enumerate(({}, {"keeps_last_only": True})):
-            own = replace(config, name=f"shop{number}", prefix=f"shop{number}", **asked)
+        for number, is_last_only in enumerate((False, True)):
+            own = replace(config, name=f"shop{number}", prefix=f"shop{number}", keeps_last_only=is_last_only)
             with closing(Publisher(own)) as publisher:
                 publisher.send([Record(f"shop{number}.public.orders", b"1", b"x")])
                 publisher.commit(STATE)
         kept_all = settings_of(kafka.bootstrap, "shop0.public.orders")
         assert (kept_all["retention.ms"], kept_all["retention.bytes"]) == ("-1", "-1")
         assert settings_of(kafka.bootstrap, "shop1.public.orders")["cleanup.policy"] == "compact"
+    finally:
+        kafka.stop()
 
 
 def settings_of(bootstrap: str, topic: str) -> dict[str, str]:

@@ -16,16 +16,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
-from headrace.errors import PipelineError, StoreUnavailable
+from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced, StoreUnavailable
 from headrace.search import open_index
 from headrace.search.fields import Column, Columns
 from headrace.search.server import Server, connected
 from headrace.streams.sinks.context import BatchWriter
+from headrace.streams.sinks.ledger import NO_DIGEST, Entry
 from headrace.streams.sinks.opensearch import place
 from headrace.streams.sinks.opensearch.bulk import Action
-from headrace.streams.sinks.opensearch.ledger import ServedLedger
+from headrace.streams.sinks.opensearch.ledger import Kept, ServedLedger
 from headrace.streams.sinks.opensearch.task import BulkTask, Sender
 from headrace.streams.sinks.refused import Refusals, refused_files
+from headrace.streams.sinks.run_ledger import Ledger
 
 pytestmark = pytest.mark.java
 
@@ -57,10 +59,20 @@ def server(on_server: Any) -> Iterator[Server]:
         yield found
 
 
+def ledger_says(server: Server, index: str, *, run: int, batch_id: int) -> None:
+    """That this batch of this run is to be written."""
+    ledger = ServedLedger(pipeline="orders", index=index)
+    ledger.make(server)
+    entry = Entry(next_batch_id=batch_id, query_id="query-1", task_count=1, digest=NO_DIGEST)
+    kept = Kept(ledger=Ledger(run=run, entry=entry), generation="", uuid="", writer="test")
+    assert ledger.write(server, kept, ledger.read(server))
+
+
 @pytest.fixture
 def sender(on_server: Any, server: Server, tmp_path: Path) -> Sender:
     """What writes rows of the third batch of the second run, to an index that is there."""
     generation = place.ensure(server, on_server.name, COLUMNS)
+    ledger_says(server, on_server.name, run=2, batch_id=3)
     task = BulkTask(
         url=on_server.address,
         ledger=ServedLedger(pipeline="orders", index=on_server.name),
@@ -75,8 +87,10 @@ def sender(on_server: Any, server: Server, tmp_path: Path) -> Sender:
     return Sender(server=server, task=task, refusals=refusals, try_s_max=0.5)
 
 
-def of(sender: Sender, **task: int) -> Sender:
-    return replace(sender, task=replace(sender.task, **task))
+def of(sender: Sender, *, run: int = 2, batch_id: int) -> Sender:
+    """What writes another batch, which is to be written as far as the ledger says."""
+    ledger_says(sender.server, sender.task.ledger.index, run=run, batch_id=batch_id)
+    return replace(sender, task=replace(sender.task, run=run, batch_id=batch_id))
 
 
 def values(on_server: Any) -> dict[str, Any]:
@@ -93,21 +107,32 @@ def refused(sender: Sender, tmp_path: Path) -> dict[str, str]:
     return {json.loads(found["key"])[0]: found["cause"] for found in rows}
 
 
-def test_what_comes_late_changes_nothing_not_even_what_was_deleted_before_the_server_was_killed(
+def test_what_comes_late_is_refused_by_its_version_also_what_was_deleted(
     on_server: Any, sender: Sender
 ) -> None:
     assert not sender.send([row("a", v=1), deletion("b"), row("c", v=1), deletion("never there")])
     late = [row(key, v=9) for key in ("a", "b", "c", "never there")] + [deletion("a")]
-    for earlier in ({"batch_id": 2}, {"run": 1, "batch_id": 9}):
-        assert of(sender, **earlier).send(late), "the server has newer ones"
+    assert of(sender, batch_id=2).send(late), "the server has newer ones"
+    assert of(sender, run=1, batch_id=9).send(late)
     assert values(on_server) == {"a": 1, "c": 1}
-    assert not sender.send([row("a", v=1), deletion("b")]), "the same version is no newer one"
-    assert not of(sender, batch_id=4).send([row("b", v=2), deletion("c")])
+    again = of(sender, batch_id=3)
+    assert not again.send([row("a", v=1), deletion("b")]), "the same version is no newer one"
+
+
+def test_a_task_that_comes_late_writes_nothing_when_the_server_has_forgotten_what_was_deleted(
+    on_server: Any, sender: Sender
+) -> None:
+    sender.send([row("a", v=1), row("b", v=1)])
+    of(sender, batch_id=4).send([deletion("a")])
+    on_server.ask("POST", f"/{on_server.name}/_flush?force=true")
     on_server.server.kill()
     on_server.server.start()
-    patient = replace(of(sender, batch_id=3), try_s_max=240.0)
-    assert patient.send([row("b", v=9), row("c", v=9)])
-    assert values(on_server) == {"a": 1, "b": 2}
+    with pytest.raises(PipelineFailed, match="comes late: batch 3 is written"):
+        sender.send([row("a", v=1)])
+    ledger_says(sender.server, on_server.name, run=3, batch_id=3)
+    with pytest.raises(PipelineReplaced):
+        sender.send([row("a", v=1)])
+    assert values(on_server) == {"b": 1}
 
 
 def test_what_the_server_can_not_take_is_put_aside_and_the_rest_is_written(
@@ -138,7 +163,7 @@ def test_requests_that_are_too_large_are_cut_and_a_row_that_is_too_large_is_put_
 def test_a_server_that_has_too_much_to_do_is_asked_again_until_all_is_written(
     on_server: Any, sender: Sender
 ) -> None:
-    patient, numbers, expected = replace(sender, try_s_max=240.0), count(), {}
+    patient, numbers = replace(sender, try_s_max=240.0), count()
 
     def rejected_count() -> int:
         (node,) = on_server.ask("GET", "/_nodes/stats/thread_pool")["nodes"].values()
@@ -152,10 +177,9 @@ def test_a_server_that_has_too_much_to_do_is_asked_again_until_all_is_written(
     with ThreadPoolExecutor(16) as threads:
         while rejected_count() == before:
             shares = [[next(numbers) for _ in range(50)] for _ in range(16)]
-            expected |= {str(number): number for share in shares for number in share}
             assert not any(threads.map(send, [[row(str(n), v=n) for n in share] for share in shares]))
     on_server.settle()
-    assert on_server.ask("GET", f"/{on_server.name}/_count")["count"] == len(expected)
+    assert on_server.ask("GET", f"/{on_server.name}/_count")["count"] == next(numbers)
 
 
 @pytest.mark.parametrize("how", ["closed", "write", "read_only_allow_delete"])

@@ -76,7 +76,7 @@ def values(backend: Any, index: Index) -> Callable[[], dict[str, int]]:
 
 
 def test_rows_come_out_as_they_went_in_by_their_types(
-    spark: SparkSession, backend: Any, writer: MakeWriter
+    spark: SparkSession, backend: Any, index: Index, writer: MakeWriter
 ) -> None:
     schema = (
         "t string, b boolean, y tinyint, i smallint, l bigint, f float, d double, m decimal(38,18), "
@@ -102,6 +102,11 @@ def test_rows_come_out_as_they_went_in_by_their_types(
     assert sorted(found.select(whole).collect()) == sorted(given.select(whole).collect())
     some = store_of(table).read(spark, table, StructType([given.schema["x"], given.schema["n"]]))
     assert some.where("n = 0").collect() == [(b"\x00\xff\\", 0)]
+    for query in (
+        *("b:true", "y:1", "i:<0", f"l:{2**63 - 1}", "m:<-1000", "day:>2200-01-01T00:00:00Z", "s.a:1"),
+        *("at:[1889-12-31T23:59:59Z TO 1890-01-01T00:00:01Z]", "local:>2026-01-02T03:04:04Z", "a.b:8"),
+    ):
+        assert index.count(query) == len(texts), query
 
 
 def test_the_last_row_of_a_key_stays_and_deletes_remove(
