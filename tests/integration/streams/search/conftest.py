@@ -42,7 +42,7 @@ SETTINGS: Final = {
 }
 NUMBERS = count()
 LEDGER: Final = Ledger(run=1, entry=Entry(next_batch_id=1, query_id="q", task_count=1, digest=NO_DIGEST))
-Rows = Mapping[int, dict[str, Any] | None]
+Rows = Mapping[Any, dict[str, Any] | None]
 
 
 class Backend(Protocol):
@@ -57,7 +57,7 @@ class Backend(Protocol):
         """A name that no other test has."""
 
     def write(self, columns: Columns, rows: Rows) -> None:
-        """Write rows by their ids, or delete them, without a pipeline."""
+        """Write rows by their keys, or delete them, without a pipeline."""
 
     def settle(self) -> None:
         """Let the next search find all that is written."""

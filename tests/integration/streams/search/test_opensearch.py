@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,6 +26,7 @@ from headrace.streams.sinks.ledger import NO_DIGEST, Entry
 from headrace.streams.sinks.opensearch import place
 from headrace.streams.sinks.opensearch.bulk import Action
 from headrace.streams.sinks.opensearch.ledger import Kept, ServedLedger
+from headrace.streams.sinks.opensearch.read import pages
 from headrace.streams.sinks.opensearch.task import BulkTask, Sender
 from headrace.streams.sinks.refused import Refusals, refused_files
 from headrace.streams.sinks.run_ledger import Ledger
@@ -232,6 +234,25 @@ def test_rows_go_to_the_generation_alone_whoever_else_has_been_given_its_alias(
     on_server.ask("POST", "/_aliases", {"actions": [{"add": alias}]})
     sender.send([row("a", v=1)])
     assert values(on_server) == {"a": 1}
+
+
+def test_large_rows_are_read_in_small_pages_and_who_reads_no_further_leaves_nothing_behind(
+    on_server: Any, sender: Sender
+) -> None:
+    # What can't be packed: a page is measured by what the server has on disk.
+    large = [row(str(number), text=secrets.token_hex(200_000)) for number in range(50)]
+    for action in large:
+        sender.send([action])
+    found = list(pages(sender.server, on_server.name))
+    assert len(found) > 1
+    assert max(map(len, found)) < 50
+    texts = {json.loads(text)["k"]: text for page in found for text in page}
+    assert texts == {json.loads(action.row or "")["k"]: action.row for action in large}
+    reading = pages(sender.server, on_server.name, rows_max=1)
+    next(reading)
+    reading.close()
+    (node,) = on_server.ask("GET", "/_nodes/stats/indices/search")["nodes"].values()
+    assert node["indices"]["search"]["scroll_current"] == 0
 
 
 def numbered(spark: SparkSession, rows: range) -> DataFrame:

@@ -94,12 +94,11 @@ def test_words_can_be_looked_for_in_named_columns(products: Index) -> None:
     assert [hit.row["id"] for hit in products.search("BO-2", fields=["sku"])] == [2]
 
 
-@pytest.mark.parametrize("query", ["(((", "nofield:x", "price:cheap", "name:[", '"open'])
-def test_a_query_that_is_not_understood_is_the_askers_fault(products: Index, query: str) -> None:
-    with pytest.raises(UsageError, match="can't be understood"):
-        products.search(query)
-    with pytest.raises(UsageError, match="can't be understood"):
-        products.count(query)
+def test_a_query_that_is_not_understood_is_the_askers_fault(products: Index) -> None:
+    for query in ("(((", "nofield:x", "price:cheap", "name:[", '"open'):
+        for look in (products.search, products.count):
+            with pytest.raises(UsageError, match="can't be understood"):
+                look(query)
 
 
 def test_what_can_not_be_asked_for_is_refused(backend: Any, products: Index) -> None:
@@ -124,13 +123,13 @@ def test_rows_are_got_by_keys_of_all_kinds_and_counted(backend: Any, products: I
     assert products.count() == len(products.search("*")) == 3
 
 
-@pytest.mark.parametrize("key", ["a/b?c#d", "100% +1 &", "..", "ümläut 🦆", '"\\\n', " "])
-def test_a_key_may_have_any_characters(backend: Any, index: Index, key: Any) -> None:
+def test_a_key_may_have_any_characters(backend: Any, index: Index) -> None:
+    keys = ["a/b?c#d", "100% +1 &", "..", "ümläut 🦆", '"\\\n', " ", "other"]
     named = Columns(key=("name",), columns=(COLUMNS.columns[1],))
-    backend.write(named, {key: {"name": key}, "other": {"name": "other"}})
-    assert index.get(key) == {"name": key}
-    backend.write(named, {key: None})
-    assert index.get(key) is None
+    backend.write(named, {key: {"name": key} for key in keys})
+    assert [index.get(key) for key in keys] == [{"name": key} for key in keys]
+    backend.write(named, dict.fromkeys(keys[:-1]))
+    assert [index.get(key) for key in keys] == [*[None] * (len(keys) - 1), {"name": "other"}]
     assert index.count() == 1
 
 

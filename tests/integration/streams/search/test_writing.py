@@ -323,7 +323,6 @@ def test_a_replay_builds_an_index_with_other_columns_anew_and_it_can_be_verified
     rows = spark.createDataFrame(spoilt, "k string, v bigint, many bigint, _delete boolean")
     writer(table, pipeline="others", query_id="others").write(rows, 0)
     assert values() == {"a": 99, "ghost": 1}
-    assert verify_in(spark, right.pipeline, sources, config).verdict == "different"
     repair_in(spark, right.pipeline, config)
     assert values() == {"a": 3, "b": 5}
     assert verify_in(spark, right.pipeline, sources, config).verdict == "equal"
