@@ -48,6 +48,8 @@ except ModuleNotFoundError as error:
 
 NOT_LOOKING: Final = frozenset({"paused", "stopped", "failed", "crashed"})
 """States in which nobody measures how much the database keeps for a capture."""
+ENDED: Final = frozenset({"new", "stopped", "done", "failed", "crashed"})
+"""States in which no process of a capture is there."""
 LOOK_S_MAX: Final = 3
 """How long a person who wants to know waits for a database that does not answer."""
 LINE_EVERY_ROWS: Final = 100_000
@@ -173,11 +175,7 @@ def remove(config: CaptureConfig) -> list[str]:
 def forget(config: CaptureConfig) -> LeftBehind:
     """Forget a capture without its database; return what may be there."""
     status = read_status(config.directory).seen_now()
-    if (
-        status.process is not None
-        and status.state not in NOT_LOOKING | {"done"}
-        and status.process.is_alive()
-    ):
+    if status.state not in ENDED and status.process is not None:
         raise ConfigError(f"capture {config.name} runs, in process {status.process.pid}: stop it first")
     left = forget_database(config)
     delete_files(config)

@@ -124,6 +124,10 @@ def test_a_capture_that_was_killed_is_shown_as_crashed_and_can_be_started_again(
     with started(with_broker) as process:
         line_with(process, "publishing changes")
         assert f"runs, in process {process.pid}" in with_broker.refusal(*forget, code=2)
+        with_broker.output("capture", "pause", "shop")
+        eventually(lambda: status(with_broker)["state"] == "paused", within_s=WITHIN_S)
+        assert f"runs, in process {process.pid}" in with_broker.refusal(*forget, code=2)
+        with_broker.output("capture", "resume", "shop")
         eventually(lambda: "public.orders" in with_broker.output("topics", "list"), within_s=WITHIN_S)
         eventually(lambda: len(values(with_broker)) == 1, within_s=WITHIN_S)
         process.kill()
