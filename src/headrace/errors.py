@@ -8,6 +8,7 @@
     │   │   └── PipelineReplaced another run of the pipeline has taken over, from another checkpoint
     │   ├── SqlError             a statement of SQL can't be understood, or can't be run
     │   ├── CaptureReplaced      another process has taken the capture over
+    │   ├── BridgeReplaced       another process has taken the bridge over
     │   ├── DataDirectoryInUse   another process owns the data directory
     │   ├── TopicExists          a topic of that name is already there
     │   ├── UnknownTopic         no topic has that name
@@ -26,6 +27,9 @@
         ├── TransactionCoordinatorFenced  a newer instance of the transaction's coordinator has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
+        ├── QueueServerUnavailable  no queue server answers at the address, or it has hung up
+        ├── QueueServerRefused   a queue server has refused what it was asked for, with a code of AMQP
+        ├── BridgeFailed         a bridge between a queue and a topic has stopped on an error
         ├── StoreUnavailable     a database does not answer, or has given up for now
         ├── SlotLost             a replication slot has lost changes, or is another's
         ├── CaptureFailed        a capture was running and stopped on an error
@@ -74,6 +78,10 @@ class SqlError(UsageError):
 
 class CaptureReplaced(UsageError):
     """Another process has taken the capture over: this one must not come back."""
+
+
+class BridgeReplaced(UsageError):
+    """Another process has taken the bridge over, or has it: only one may run."""
 
 
 class DataDirectoryInUse(UsageError):
@@ -162,6 +170,25 @@ class BrokerUnavailable(FaultError):
     """No broker answers at the address."""
 
     retriable = True
+
+
+class QueueServerUnavailable(FaultError):
+    """No queue server answers at the address, or it has hung up: what was not confirmed may have happened."""
+
+    retriable = True
+    definite = False
+
+
+class QueueServerRefused(FaultError):
+    """A queue server has refused what it was asked for. `reply_code` is AMQP's: 404 for a queue that is not there."""
+
+    def __init__(self, message: str, *, reply_code: int) -> None:
+        super().__init__(message)
+        self.reply_code = reply_code
+
+
+class BridgeFailed(FaultError):
+    """A bridge between a queue and a topic has stopped on an error; it may go on from where it was."""
 
 
 class StoreUnavailable(FaultError):
