@@ -180,7 +180,7 @@ class QueueServerUnavailable(FaultError):
 
 
 class QueueServerRefused(FaultError):
-    """A queue server has refused what it was asked for. `reply_code` is AMQP's: 404 for a queue that is not there."""
+    """A queue server has refused what it was asked for; `reply_code` is the code of AMQP that says why."""
 
     def __init__(self, message: str, *, reply_code: int) -> None:
         super().__init__(message)

@@ -152,7 +152,7 @@ class PushConfig:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """More headers for each request, such as Authorization."""
     follow_redirects: bool = False
-    """Whether to go where the server sends us, up to 5 times. Where it must not choose that, leave it off."""
+    """Whether to repeat a request elsewhere on the same server, where that asks for it (307, 308)."""
     answer_bytes_max: int = 4 * KIB
     """How much of an answer is read; the rest is left."""
     body_bytes_max: int = 16 * MIB
