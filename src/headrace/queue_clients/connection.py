@@ -486,9 +486,9 @@ def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
 
 def _root(error: BaseException) -> BaseException:
     """What was wrong in the first place: pika wraps the reasons of attempts to connect."""
-    exceptions = getattr(error, "exceptions", None)
-    inner = exceptions[-1] if exceptions else getattr(error, "exception", None)
-    return _root(inner) if isinstance(inner, BaseException) else error
+    inner = getattr(error, "exceptions", None) or (getattr(error, "exception", None), *error.args)
+    causes = [each for each in inner if isinstance(each, BaseException)]
+    return _root(causes[-1]) if causes else error
 
 
 def _reason(error: BaseException) -> str:
