@@ -28,11 +28,11 @@ from headrace.clock import SystemClock
 from headrace.config import MIB, Address, BrokerConfig, failpoints_to_arm
 from headrace.errors import UsageError
 from headrace.failpoints import arm_all
-from headrace.kafka.security.users import UserRegistry
-from headrace.kafka.security.users_file import USERS_FILE_NAME
-from headrace.kafka.security.verifier import ITERATION_COUNT_MIN
 from headrace.kafka.server import KafkaServer
 from headrace.log.store import LogStore
+from headrace.security.users import UserRegistry
+from headrace.security.users_file import USERS_FILE_NAME
+from headrace.security.verifier import ITERATION_COUNT_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
