@@ -8,14 +8,15 @@ Calls go down, and what comes of them later comes up through sinks: deliveries, 
 that are cancelled, and connections that are blocked. All of it happens on one thread, the event loop's.
 
 Rules for whoever calls:
-- A method that can't be done raises `QueueRefused` with AMQP's reply code and text; `closes_connection` says
-  whether the connection ends or only the channel. Nothing has been changed then. The caller closes the channel
-  by `Channel.close()` or the connection by `Connection.close()`; what was not acknowledged goes back to its queue.
-- A sink must not call the broker from within its methods, but for `Connection.pause()`. It takes what it needs
-  of a message at once: the body may leave memory when the method returns.
-- Deliveries to a new consumer begin after `basic_consume` has returned, so that consume-ok goes first. Returns
-  of unroutable messages and refusals come before `basic_publish` returns; confirms come later, when the
-  message is on disk (`confirmed`), in the order of their tags.
+- A method that can't be done raises `QueueRefused` with AMQP's reply code and text; `closes_connection`
+  says whether the connection ends or only the channel. Nothing has been changed then. The caller closes the
+  channel by `Channel.close()` or the connection by `Connection.close()`; what was not acknowledged goes back
+  to its queue.
+- A sink must not call the broker from within its methods, but for `Connection.pause()`. It takes what it
+  needs of a message at once: the body may leave memory when the method returns.
+- Deliveries to a new consumer begin after `basic_consume` has returned, so that consume-ok goes first.
+  Returns of unroutable messages and refusals come before `basic_publish` returns; confirms come later, when
+  the message is on disk (`confirmed`), in the order of their tags.
 - Methods that change what is durable (declare, bind, unbind, delete, purge, tx_commit) have taken effect when
   they return, and would survive a crash only once `QueueBroker.when_durable(reply)` calls back. It calls at
   once where nothing has to be waited for. Replies that must stay in order all go through it.
@@ -74,7 +75,7 @@ class ChannelSink(Protocol):
         ...
 
     def refused(self, delivery_tag: int, multiple: bool) -> None:
-        """basic.nack to a publisher: a queue that is full did not take the message, or the disk has failed."""
+        """basic.nack to a publisher: a full queue did not take the message, or the disk failed."""
         ...
 
     def cancelled(self, consumer_tag: str) -> None:
@@ -140,7 +141,7 @@ class ChannelMethods(Protocol):
         auto_delete: bool = False,
         arguments: Arguments | None = None,
     ) -> QueueDeclared:
-        """Make a queue, or check that it is as described; the empty name asks for one that the broker makes up."""
+        """Make a queue, or check that it is as described; the empty name asks for one of the broker's."""
         ...
 
     def queue_bind(
@@ -164,7 +165,7 @@ class ChannelMethods(Protocol):
         ...
 
     def basic_qos(self, prefetch_count: int, *, prefetch_size: int = 0, is_global: bool = False) -> None:
-        """Limit what may be unacknowledged: by each consumer to come, or (global) by the channel's consumers."""
+        """Limit what may be unacknowledged: by each consumer to come, or by all (global)."""
         ...
 
     def basic_consume(
@@ -183,7 +184,7 @@ class ChannelMethods(Protocol):
         """Stop a consumer. What it holds stays with the channel. An unknown tag is no error."""
         ...
 
-    def basic_publish(  # noqa: PLR0913  # These are AMQP's own arguments.
+    def basic_publish(  # These are AMQP's own arguments.
         self,
         exchange: str,
         routing_key: str,
@@ -199,7 +200,7 @@ class ChannelMethods(Protocol):
     def basic_get(
         self, queue: str, answer: Callable[[Fetched | None], None], *, no_ack: bool = False
     ) -> None:
-        """Fetch one message, or None. The answer comes at once, or when it is noted that the message went out.
+        """Fetch one message, or None. The answer comes at once, or when the delivery is noted.
 
         The message's body is there until `answer` returns. Nothing else is answered on the channel before.
         """
@@ -262,7 +263,7 @@ class ConnectionMethods(Protocol):
         ...
 
     def close(self) -> None:
-        """Close all channels, and delete the queues that are exclusive to the connection. May be called twice."""
+        """Close all channels, and delete the connection's exclusive queues. May be called twice."""
         ...
 
 

@@ -18,7 +18,7 @@ NOWHERE: Final = -1
 
 
 class Message:
-    """What a publisher sent. `properties` are as on the wire: the flags and the values of basic.properties."""
+    """What a publisher sent. `properties` are as on the wire: the flags and values of a content header."""
 
     __slots__ = (
         "body",
@@ -32,6 +32,7 @@ class Message:
         "published_ms",
         "references",
         "routing_key",
+        "share_count",
     )
 
     def __init__(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
@@ -50,6 +51,8 @@ class Message:
         """Where it lies in the journal."""
         self.references = 0
         """How many queues hold it."""
+        self.share_count = 1
+        """How many queues its bytes in the journal were written for."""
 
 
 class Entry:
