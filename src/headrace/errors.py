@@ -14,6 +14,7 @@
     │   ├── UnknownTopic         no topic has that name
     │   ├── PartitionClosed      the partition was closed, or its topic deleted
     │   ├── OffsetOutOfRange     the partition has no such offset, or has it no more
+    │   ├── QueueRefused         a client of queues asked for what can't be; has AMQP's reply code
     │   └── BatchTooLarge        a record batch is larger than the topic takes
     └── FaultError               the other side, the disk or a child process is wrong
         ├── StorageError         the disk failed; nothing after the last acknowledgement is promised
@@ -102,6 +103,17 @@ class PartitionClosed(UsageError):
 
 class OffsetOutOfRange(UsageError):
     """The partition has no such offset, or has it no more."""
+
+
+class QueueRefused(UsageError):
+    """A client of queues asked for what can't be. Its channel is closed, or its connection."""
+
+    def __init__(self, reply_code: int, reply_text: str, *, closes_connection: bool = False) -> None:
+        super().__init__(reply_text)
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        """Begins with the code's name, as in "NOT_FOUND - no queue 'mails' in vhost '/'"."""
+        self.closes_connection = closes_connection
 
 
 class BatchTooLarge(UsageError):

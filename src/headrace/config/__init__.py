@@ -33,6 +33,7 @@ from headrace.config.environment import (
 )
 from headrace.config.log import COMPRESSION_TYPES, LogConfig
 from headrace.config.postgres import PostgresConfig
+from headrace.config.queue import QueueConfig
 from headrace.config.queue_clients import BridgeKey, BridgeStart, PushConfig, ToQueueConfig, ToTopicConfig
 from headrace.config.redis import RedisConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
@@ -62,6 +63,7 @@ __all__ = [
     "LogConfig",
     "PostgresConfig",
     "PushConfig",
+    "QueueConfig",
     "RedisConfig",
     "SaslMechanism",
     "SecurityConfig",

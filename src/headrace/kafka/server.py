@@ -19,11 +19,11 @@ from headrace.kafka.disk_thread import DiskThread
 from headrace.kafka.engine import Engine
 from headrace.kafka.groups_on_demand import read_code_ahead
 from headrace.kafka.security.logins import Logins
-from headrace.kafka.security.tls import make_context
-from headrace.kafka.security.users import UserRegistry
-from headrace.kafka.security.users_file import USERS_FILE_NAME
 from headrace.kafka.sync_threads import SyncThreads
 from headrace.log.cleaner import Cleaner
+from headrace.security.tls import make_context
+from headrace.security.users import UserRegistry
+from headrace.security.users_file import USERS_FILE_NAME
 
 if TYPE_CHECKING:
     from headrace.clock import Clock
