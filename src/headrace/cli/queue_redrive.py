@@ -12,7 +12,9 @@ from headrace.cli.output import announce, print_json, print_rows, say
 from headrace.cli.queue_connection import QueuesUrl, on_connection
 from headrace.cli.queue_options import headers_of
 from headrace.cli.record_filter import Condition
+from headrace.config import failpoints_to_arm
 from headrace.errors import FaultError
+from headrace.failpoints import arm_all
 from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.redrive import DeadLetter, Redrive, RedriveResult
 from headrace.queue_clients.redrive import redrive as move_back
@@ -85,6 +87,7 @@ def redrive(
     async def work(connection: QueueConnection) -> RedriveResult:
         return await move_back(connection, asked, show)
 
+    arm_all(failpoints_to_arm())
     result = on_connection(url, work)
     _tell(asked, result, letters, as_json=as_json)
     if result.kept and not dry_run:

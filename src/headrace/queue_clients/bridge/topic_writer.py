@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -85,7 +84,7 @@ class TopicWriter:
         """Fence all earlier writers of the name, and read what they have handed over."""
         self._config = config
         self._journal = journal_of(config.name)
-        self._failures: list[tuple[Delivery, KafkaError]] = []
+        self._failures: list[KafkaError] = []
         with self._told():
             self._make_topics()
             self._producer = Producer(
@@ -104,20 +103,13 @@ class TopicWriter:
     def hand_over(self, deliveries: Sequence[Delivery]) -> Outcome:
         """Write those that were not written before; when this returns they are committed."""
         fresh = self._fresh(deliveries)
-        recognised = len(deliveries) - len(fresh)
-        refused: list[tuple[Delivery, str]] = []
-        while fresh:
-            more = self._write(fresh)
-            if not more:
-                break
-            # Nothing of this transaction counts, so the others are written once more without them.
-            refused += more
-            tags = {delivery.tag for delivery, _ in more}
-            fresh = [delivery for delivery in fresh if delivery.tag not in tags]
+        refused = self._write_all(fresh)
+        tags = {delivery.tag for delivery, _ in refused}
+        written = [delivery for delivery in fresh if delivery.tag not in tags]
         return Outcome(
-            written=len(fresh),
-            recognised=recognised,
-            without_id=sum(delivery.message_id is None for delivery in fresh),
+            written=len(written),
+            recognised=len(deliveries) - len(fresh),
+            without_id=sum(delivery.message_id is None for delivery in written),
             refused=tuple(refused),
         )
 
@@ -137,8 +129,24 @@ class TopicWriter:
             fresh.append(delivery)
         return fresh
 
-    def _write(self, deliveries: Sequence[Delivery]) -> list[tuple[Delivery, str]]:
-        """Write all in one transaction; or, where some are refused, none, and return those."""
+    def _write_all(self, deliveries: Sequence[Delivery]) -> list[tuple[Delivery, str]]:
+        """Write what can be written, in order; return what is refused.
+
+        The broker refuses whole batches of records, and says so of each record in them. So the halves are
+        tried on their own, down to the one that is at fault.
+        """
+        if not deliveries:
+            return []
+        cause = self._write(deliveries)
+        if cause is None:
+            return []
+        if len(deliveries) == 1:
+            return [(deliveries[0], cause)]
+        half = len(deliveries) // 2
+        return self._write_all(deliveries[:half]) + self._write_all(deliveries[half:])
+
+    def _write(self, deliveries: Sequence[Delivery]) -> str | None:
+        """Write all in one transaction; or, where something is refused for good, none, and say why."""
         ids = [delivery.message_id for delivery in deliveries if delivery.message_id is not None]
         batch = self._remembered.next_batch(ids)
         self._failures.clear()
@@ -148,30 +156,30 @@ class TopicWriter:
                 self._send(delivery)
             if ids:
                 self._produce(self._journal, batch.value(), self._remembered.key_of(batch))
-            self._producer.flush(self._config.transaction_s_max)
-            refused = self._refused()
-            if refused:
+            self._await_sent()
+            cause = self._refused()
+            if cause is not None:
                 self._producer.abort_transaction(ANSWER_S_MAX)
-                return refused
+                return cause
             hit("bridge.topic.sent")
             self._producer.commit_transaction(self._config.transaction_s_max)
         if ids:
             self._remembered.add(batch)
-        return []
+        return None
 
     def _send(self, delivery: Delivery) -> None:
         record = record_of(delivery, self._config.topic, self._config.key)
         options: dict[str, Any] = {"headers": list(record.headers)}
         if record.timestamp_ms is not None:
             options["timestamp"] = record.timestamp_ms
-        options["on_delivery"] = partial(self._on_delivery, delivery)
+        options["on_delivery"] = self._on_delivery
         try:
             self._produce(record.topic, record.value, record.key, **options)
         except KafkaException as error:
             # The library itself refuses what is too large for any request.
             if error.args[0].code() not in _REFUSED:
                 raise
-            self._failures.append((delivery, error.args[0]))
+            self._failures.append(error.args[0])
 
     def _produce(self, topic: str, value: bytes | None, key: bytes | None, **options: Any) -> None:
         while True:
@@ -182,16 +190,23 @@ class TopicWriter:
             else:
                 return
 
-    def _on_delivery(self, delivery: Delivery, error: KafkaError | None, _message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
-            self._failures.append((delivery, error))
+            self._failures.append(error)
 
-    def _refused(self) -> list[tuple[Delivery, str]]:
-        """What the topic has refused for good; raises where anything has failed otherwise only."""
-        refused = [(delivery, error.str()) for delivery, error in self._failures if error.code() in _REFUSED]
-        if self._failures and not refused:
-            raise KafkaException(self._failures[0][1])
-        return refused
+    def _await_sent(self) -> None:
+        """Wait until it is known of each record whether it was taken; a commit would fail before that."""
+        if self._producer.flush(self._config.transaction_s_max):
+            # The transaction has failed as a whole. To begin another is refused with the reason.
+            self._producer.begin_transaction()
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - as above
+
+    def _refused(self) -> str | None:
+        """What the topic has refused for good; raises where something has failed otherwise."""
+        for error in self._failures:
+            if error.code() not in _REFUSED:
+                raise KafkaException(error)
+        return self._failures[0].str() if self._failures else None
 
     @property
     def _clients(self) -> dict[str, Any]:
