@@ -76,7 +76,8 @@ class QueueArguments:
             return 0
         # Above this the longest delay is reached whatever the factor is, and powers stay small.
         exponent = min(delivery_count - 1, 32)
-        return min(self.retry_delay_ms * self.retry_backoff**exponent, self.retry_delay_ms_max)
+        factor: int = self.retry_backoff**exponent
+        return min(self.retry_delay_ms * factor, self.retry_delay_ms_max)
 
     @classmethod
     def parse(cls, queue: str, vhost: str, given: Mapping[str, object]) -> QueueArguments:

@@ -7,8 +7,8 @@ Bodies of what is in the tail lie in the journal, so that a million waiting mess
 head is before all of the tail: entries leave by the head's front, and one that comes back was in the head
 once. So it finds its old place there, by its position.
 
-A packed entry is: location, position, expiry, and a word of body size, the number of
-queues that share the message, delivery count and flags.
+A packed entry is: location, position, expiry, and a word of body size, priority, the number
+of queues that share the message, delivery count and flags.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ COUNT_SHIFT: Final = 2
 COUNT_MAX: Final = (1 << 14) - 1
 SHARES_SHIFT: Final = 16
 SHARES_MAX: Final = (1 << 8) - 1
-SIZE_SHIFT: Final = 24
+PRIORITY_SHIFT: Final = 24
+PRIORITY_MAX: Final = (1 << 8) - 1
+SIZE_SHIFT: Final = 32
 
 
 class Backlog:
@@ -107,6 +109,17 @@ class Backlog:
             chunk, index = found
             chunk[index] = location
 
+    def delivery_count_of(self, position: int) -> int:
+        """How often the message of this position came back; 0 where it does not wait here."""
+        entry = self._entry(position)
+        found = self._find(position)
+        if entry is not None:
+            return entry.delivery_count
+        if found is not None:
+            chunk, index = found
+            return (chunk[index + 3] >> COUNT_SHIFT) & COUNT_MAX
+        return 0
+
     def positions(self) -> Iterator[int]:
         """The positions of all that wait."""
         for entry in self.head:
@@ -137,6 +150,7 @@ class Backlog:
             message.body_bytes = word >> SIZE_SHIFT
             message.location = location
             message.is_persistent = bool(word & STORED)
+            message.priority = (word >> PRIORITY_SHIFT) & PRIORITY_MAX
             message.share_count = (word >> SHARES_SHIFT) & SHARES_MAX
             message.references = 1
             entry = Entry(self._queue, message, position)
@@ -176,6 +190,7 @@ def packed_word(entry: Entry) -> int:
     flags = (STORED if entry.is_stored else 0) | (REDELIVERED if entry.redelivered else 0)
     return (
         entry.message.body_bytes << SIZE_SHIFT
+        | min(entry.message.priority, PRIORITY_MAX) << PRIORITY_SHIFT
         | min(entry.message.share_count, SHARES_MAX) << SHARES_SHIFT
         | min(entry.delivery_count, COUNT_MAX) << COUNT_SHIFT
         | flags

@@ -47,7 +47,10 @@ class QueueBroker:
         self.unconfirmed: list[Confirms] = []
         """Those who have published since the last flush."""
         self._alarms: dict[str, None] = {}
+        self._waiting: dict[Confirms, None] = {}
         self._new_id = new_id
+        self.is_failed = False
+        """Whether the disk has failed: nothing more is confirmed, and connections are to be closed."""
 
     @property
     def alarm(self) -> str | None:
@@ -80,7 +83,8 @@ class QueueBroker:
             token = journal.token
             waiting = [each for each in unconfirmed if each.flushed(token)]
             if waiting:
-                journal.when_durable(token, lambda: _confirm(waiting, token))
+                self._waiting |= dict.fromkeys(waiting)
+                journal.when_durable(token, lambda: self._confirm(waiting, token))
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         """Call back once everything done so far would survive a loss of power; at once where it would."""
@@ -112,7 +116,15 @@ class QueueBroker:
         self.services.stop()
         self.flush()
 
+    def fail(self) -> None:
+        """Refuse what waits for the disk, which has failed."""
+        self.is_failed = True
+        for confirms in (*self._waiting, *self.unconfirmed):
+            confirms.failed()
+        self._waiting.clear()
+        self.unconfirmed.clear()
 
-def _confirm(waiting: list[Confirms], token: int) -> None:
-    for each in waiting:
-        each.durable(token)
+    def _confirm(self, waiting: list[Confirms], token: int) -> None:
+        for each in waiting:
+            if not each.durable(token):
+                self._waiting.pop(each, None)

@@ -10,7 +10,7 @@ may still be held, and each number is walked over once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import QueueRefused
 from headrace.queue import declaring
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
     Arguments = Mapping[str, object]
 
+TX_BYTES_MAX: Final = 4 * 1024 * 1024
+TX_COUNT_MAX: Final = 20_000
+
 
 class Channel:
     """Belongs to the event loop's thread."""
@@ -66,6 +69,7 @@ class Channel:
         self._last_queue = ""
         self._confirms: Confirms | None = None
         self._is_in_tx = False
+        self._tx_bytes = 0
         self._tx_publishes: list[tuple[Message, bool]] = []
         self._tx_settlements: list[tuple[int, Entry, str]] = []
 
@@ -307,7 +311,7 @@ class Channel:
         if not self.connection.has_published or self._broker.alarm is not None:
             self.connection.publishes()
         if self._is_in_tx:
-            self._tx_publishes.append((message, mandatory))
+            self._add_to_tx(message, mandatory=mandatory)
         else:
             self._publish(message, mandatory=mandatory)
         self._services.flush_soon()
@@ -330,16 +334,22 @@ class Channel:
         self._check_in_tx()
         publishes, self._tx_publishes = self._tx_publishes, []
         settlements, self._tx_settlements = self._tx_settlements, []
-        for message, mandatory in publishes:
-            self._publish(message, mandatory=mandatory)
-        for _, entry, how in settlements:
-            self._do(entry, how)
+        self._tx_bytes = 0
+        self._services.is_atomic = True
+        try:
+            for message, mandatory in publishes:
+                self._publish(message, mandatory=mandatory)
+            for _, entry, how in settlements:
+                self._do(entry, how)
+        finally:
+            self._services.is_atomic = False
         self._services.flush_soon()
 
     def tx_rollback(self) -> None:
         """Forget what waits."""
         self._check_in_tx()
         self._tx_publishes.clear()
+        self._tx_bytes = 0
         for tag, entry, _ in self._tx_settlements:
             self.unacked[tag] = entry
             self._lowest_tag = min(self._lowest_tag, tag)
@@ -557,6 +567,14 @@ class Channel:
         answer(fetched)
         if not no_ack:
             queue.let_go_of_body(entry)
+
+    def _add_to_tx(self, message: Message, *, mandatory: bool) -> None:
+        self._tx_bytes += message.body_bytes + len(message.properties)
+        if self._tx_bytes > TX_BYTES_MAX or len(self._tx_publishes) >= TX_COUNT_MAX:
+            raise precondition_failed(
+                f"a transaction may publish {TX_COUNT_MAX} messages and {TX_BYTES_MAX} bytes at most"
+            )
+        self._tx_publishes.append((message, mandatory))
 
     def _check_in_tx(self) -> None:
         if not self._is_in_tx:

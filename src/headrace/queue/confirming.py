@@ -55,13 +55,14 @@ class Confirms:
         self._confirm(self._published)
         return False
 
-    def durable(self, token: int) -> None:
-        """Confirm what is durable."""
+    def durable(self, token: int) -> bool:
+        """Confirm what is durable; return whether more is waited for."""
         last = 0
         while self._marks and self._marks[0][0] <= token:
             _, last = self._marks.popleft()
         if last:
             self._confirm(last)
+        return bool(self._marks)
 
     def failed(self) -> None:
         """Refuse everything that waits: whether it is on disk is not known."""

@@ -37,6 +37,11 @@ class Journal(Protocol):
         """Everything up to this would survive a loss of power."""
         ...
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much was told since the last flush."""
+        ...
+
     def publish(self, message: Message, entries: Sequence[Entry]) -> None:
         """A message has come to queues. Sets its location. What is not stored is kept as bytes only."""
         ...
@@ -84,6 +89,7 @@ class NoJournal:
     is_kept: Final = False
     token: Final = 0
     durable_token: Final = 0
+    pending_bytes: Final = 0
 
     def publish(self, message: Message, entries: Sequence[Entry]) -> None:
         """Nothing is stored, so nobody calls this."""

@@ -26,6 +26,10 @@ class QueueLimits:
     """Bodies that are kept in memory before publishers are blocked."""
     resident_bytes_max: int = 64 * MIB
     """Bodies of waiting messages that are also on disk are kept in memory up to this."""
+    disk_free_bytes_min: int = 50 * MIB
+    """Publishers are blocked while less of the disk is free."""
+    journal_segment_bytes: int = 32 * MIB
+    """How large a file of the journal gets; space is given back by the file."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from headrace.queue.memory import Memory
     from headrace.queue.work_queue import WorkQueue
 
+PENDING_BYTES_MAX: Final = 1024 * 1024
+"""What may wait for a flush; the journal can't take more than 16 MiB at once."""
 TIMER_S_MAX: Final = 60.0
 """The wall clock may be set, so it is looked at from time to time."""
 
@@ -50,6 +52,10 @@ class Services:
         self.loop = loop
         self.journal = journal
         self.memory = memory
+        self.queues: dict[int, WorkQueue] = {}
+        """All queues of all virtual hosts, by id."""
+        self.is_atomic = False
+        """Whether what is being done has to be one step on disk, so that nothing may be flushed now."""
         self._awake: dict[WorkQueue, None] = {}
         self._timers: list[tuple[int, int, WorkQueue]] = []
         self._timer_number = 0
@@ -64,6 +70,8 @@ class Services:
         if not self._is_flush_due:
             self._is_flush_due = True
             self.loop.call_soon(self._flush)
+        if self.journal.pending_bytes > PENDING_BYTES_MAX and not self.is_atomic:
+            self.flush()
 
     def wake(self, queue: WorkQueue) -> None:
         """Have a queue deliver what it can, soon."""

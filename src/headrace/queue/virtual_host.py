@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from headrace.failpoints import hit
 from headrace.queue.arguments import QueueArguments
 from headrace.queue.dead_letters import dead_letter, extra_routing_keys, is_cycle
 from headrace.queue.exchange import Binding, Destination, Exchange
@@ -183,6 +184,7 @@ class VirtualHost:
             if reason != "rejected":
                 queues = tuple(each for each in queues if not is_cycle(each.name, copy.properties))
             self.enqueue([each for each in queues if not each.refuses], copy, now_ms)
+            hit("queue.dead_letter")
         entry.queue.gone(entry)
         self.services.flush_soon()
 
@@ -235,6 +237,7 @@ class VirtualHost:
             arguments=QueueArguments.parse(record.name, self.name, record.arguments),
         )
         self.queues[record.name] = queue
+        self.services.queues[record.queue_id] = queue
         if record.owner is not None:
             record.owner.exclusive_queues[queue] = None
 
@@ -242,6 +245,7 @@ class VirtualHost:
         queue = self.queues.pop(name, None)
         if queue is None:
             return
+        self.services.queues.pop(queue.queue_id, None)
         self._remove_bindings_to(Destination("queue", name))
         consumers = tuple(queue.consumers.all)
         queue.clear()

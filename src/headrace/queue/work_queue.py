@@ -22,6 +22,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
+from headrace.failpoints import hit
 from headrace.queue.backlog import Backlog
 from headrace.queue.consumer import Consumers
 from headrace.queue.fields import write_value
@@ -103,7 +104,7 @@ class WorkQueue:
         self.consumers = Consumers(is_single_active=arguments.single_active_consumer)
         self.counts = QueueCounts()
         self.horizon = 0 if self.is_stored else EVERYTHING
-        self._horizon_asked = self.horizon
+        self.horizon_asked = self.horizon
         self._horizon_step = 1
         self._last_used_ms = services.now_ms()
         self._timer_due_ms = 0
@@ -321,9 +322,12 @@ class WorkQueue:
         for level in self.levels:
             level.relocate(position, location)
 
-    def entry_at(self, position: int) -> Entry | None:
-        """The entry of a position if it is held by somebody, or delayed."""
-        return self.unacked.get(position) or self._delayed.get(position)
+    def delivery_count_of(self, position: int) -> int:
+        """How often the message of a position came back."""
+        entry = self.unacked.get(position) or self._delayed.get(position)
+        if entry is not None:
+            return entry.delivery_count
+        return max(level.delivery_count_of(position) for level in self.levels)
 
     def exact_horizon(self) -> int:
         """A horizon that flags what was delivered and, but for priorities, nothing else."""
@@ -340,7 +344,7 @@ class WorkQueue:
     def recovered(self, *, next_position: int, horizon: int) -> None:
         """Go on from what was found in the journal."""
         self.next_position = max(self.next_position, next_position)
-        self.horizon = self._horizon_asked = horizon
+        self.horizon = self.horizon_asked = horizon
         self.count = sum(level.count for level in self.levels)
         self._schedule()
 
@@ -420,12 +424,12 @@ class WorkQueue:
         if not entry.is_stored or entry.redelivered:
             return True
         position = entry.position
-        if position + (self._horizon_step >> 1) >= self._horizon_asked:
+        if position + (self._horizon_step >> 1) >= self.horizon_asked:
             self._ask_for_horizon(position)
         return position < self.horizon
 
     def _ask_for_horizon(self, position: int) -> None:
-        asked = self._horizon_asked = position + self._horizon_step
+        asked = self.horizon_asked = position + self._horizon_step
         if self._horizon_step < HORIZON_STEP_MAX:
             self._horizon_step *= 2
         self._journal.horizon(self.queue_id, asked)
@@ -455,6 +459,7 @@ class WorkQueue:
         channel.unacked[tag] = entry
         self.unacked[entry.position] = entry
         channel.sink.deliver(consumer.tag, tag, entry.redelivered, self.told(entry))
+        hit("queue.delivered")
         self.let_go_of_body(entry)
 
     def let_go_of_body(self, entry: Entry) -> None:
@@ -472,7 +477,7 @@ class WorkQueue:
         message = entry.message
         if not entry.delivery_count or not self.arguments.counts_deliveries:
             return message
-        count = {b"x-delivery-count": write_value(entry.delivery_count)}
+        count: dict[bytes, bytes | None] = {b"x-delivery-count": write_value(entry.delivery_count)}
         assert message.body is not None
         return Message(
             message.exchange, message.routing_key, with_headers(message.properties, count), message.body
