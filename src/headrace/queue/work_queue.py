@@ -97,7 +97,10 @@ class WorkQueue:
         """Whether its persistent messages survive a restart."""
         self.is_deleted = False
         self.next_position = 0
-        self.levels = [Backlog(self) for _ in range(arguments.priority_max + 1)]
+        head_count_max = services.limits.resident_count_max
+        self.levels = [
+            Backlog(self, head_count_max=head_count_max) for _ in range(arguments.priority_max + 1)
+        ]
         self.unacked: dict[int, Entry] = {}
         self._delayed: dict[int, Entry] = {}
         self._delayed_order: list[tuple[int, int]] = []
