@@ -18,10 +18,13 @@ from headrace.config import (
     ConsoleConfig,
     LogConfig,
     PostgresConfig,
+    PushConfig,
     RedisConfig,
     SecurityConfig,
     StreamsConfig,
     TlsConfig,
+    ToQueueConfig,
+    ToTopicConfig,
     check_topic_name,
     environment,
 )
@@ -38,6 +41,9 @@ CAPABILITIES = [
     PostgresConfig,
     RedisConfig,
     CaptureConfig,
+    ToTopicConfig,
+    ToQueueConfig,
+    PushConfig,
 ]
 
 

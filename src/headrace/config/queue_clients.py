@@ -30,7 +30,7 @@ class ToTopicConfig:
     queue: str = ""
     """Whose messages are handed over; empty: `bridge.` and the name, which needs an exchange."""
     exchange: str | None = None
-    """An exchange to bind the queue to, which is made if it is not there."""
+    """An exchange to bind the queue to. It must be there."""
     binding_keys: tuple[str, ...] = ("#",)
     """What the queue is bound to the exchange with."""
     key: BridgeKey = "routing-key"

@@ -21,8 +21,8 @@ RECORD_COUNT = 100_000
 RARE = ("log.roll", "log.seal", "log.checkpoint", "log.start", "log.compact", "store.")
 """How places begin that a broker passes seldom: it dies the first time."""
 
-ELSEWHERE = ("bridge.", "capture.", "pipeline.", "push.", "redrive.", "replay.")
-"""How places begin that are not in a broker; their tests are beside what they are in."""
+ELSEWHERE = ("bridge.", "capture.", "pipeline.", "push.", "queue.", "redrive.", "replay.")
+"""How places begin that this broker does not pass; their tests are beside what they are in."""
 
 
 @pytest.mark.simulation
