@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pika.spec import BasicProperties
@@ -18,7 +18,7 @@ class Delivery:
     exchange: str
     routing_key: str
     properties: BasicProperties
-    body: bytes
+    body: bytes = field(repr=False)
 
     @property
     def headers(self) -> Mapping[str, Any]:

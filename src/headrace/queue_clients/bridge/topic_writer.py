@@ -87,18 +87,7 @@ class TopicWriter:
         self._failures: list[KafkaError] = []
         with self._told():
             self._make_topics()
-            self._producer = Producer(
-                {
-                    **self._clients,
-                    "partitioner": "murmur2_random",
-                    "enable.idempotence": True,
-                    "message.max.bytes": REQUEST_BYTES_MAX,
-                    "transactional.id": f"headrace.bridge.{config.name}",
-                    "transaction.timeout.ms": config.transaction_s_max * 1000,
-                }
-            )
-            self._producer.init_transactions(ANSWER_S_MAX)
-            self._remembered = Remembered.of(self._read_journal(), config.remembered_batch_count)
+            self._open()
 
     def hand_over(self, deliveries: Sequence[Delivery]) -> Outcome:
         """Write those that were not written before; when this returns they are committed."""
@@ -117,6 +106,21 @@ class TopicWriter:
         """Give up what is not committed."""
         with suppress(KafkaException):
             self._producer.abort_transaction(ABORT_S_MAX)
+
+    def _open(self) -> None:
+        """Fence whoever writes for the bridge, and read what was handed over up to then."""
+        self._producer = Producer(
+            {
+                **self._clients,
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,
+                "message.max.bytes": REQUEST_BYTES_MAX,
+                "transactional.id": f"headrace.bridge.{self._config.name}",
+                "transaction.timeout.ms": self._config.transaction_s_max * 1000,
+            }
+        )
+        self._producer.init_transactions(ANSWER_S_MAX)
+        self._remembered = Remembered.of(self._read_journal(), self._config.remembered_batch_count)
 
     def _fresh(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
         fresh, ids = [], set[str]()
@@ -160,6 +164,8 @@ class TopicWriter:
             cause = self._refused()
             if cause is not None:
                 self._producer.abort_transaction(ANSWER_S_MAX)
+                # What was refused has left a gap in the numbers of this producer's batches.
+                self._open()
                 return cause
             hit("bridge.topic.sent")
             self._producer.commit_transaction(self._config.transaction_s_max)
@@ -197,15 +203,23 @@ class TopicWriter:
     def _await_sent(self) -> None:
         """Wait until it is known of each record whether it was taken; a commit would fail before that."""
         if self._producer.flush(self._config.transaction_s_max):
-            # The transaction has failed as a whole. To begin another is refused with the reason.
+            raise KafkaException(self._cause(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001 - as above
+
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Why the transaction has failed, where a record only tells that it was given up with it."""
+        try:
+            # Not done in this state, and refused with the reason.
             self._producer.begin_transaction()
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - as above
+        except KafkaException as reason:
+            found: KafkaError = reason.args[0]
+            return error if found.code() == KafkaError._STATE else found  # noqa: SLF001 - as above
+        return error
 
     def _refused(self) -> str | None:
         """What the topic has refused for good; raises where something has failed otherwise."""
         for error in self._failures:
             if error.code() not in _REFUSED:
-                raise KafkaException(error)
+                raise KafkaException(self._cause(error))
         return self._failures[0].str() if self._failures else None
 
     @property
@@ -268,6 +282,12 @@ def bridge_errors(name: str, bootstrap: str) -> Iterator[None]:
         yield
     except KafkaException as exception:
         raise explained(name, bootstrap, exception.args[0]) from exception
+    except SystemError as error:
+        # The library calls back about records while it has an exception to raise, which Python takes ill.
+        cause = error.__cause__
+        if not isinstance(cause, KafkaException):
+            raise
+        raise explained(name, bootstrap, cause.args[0]) from error
 
 
 def explained(name: str, bootstrap: str, error: KafkaError) -> HeadraceError:
