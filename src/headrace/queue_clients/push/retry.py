@@ -61,6 +61,6 @@ def retry_after_s(value: str | None, *, now_ms: int) -> float | None:
 
 def pause_s(attempt: int, verdict: Verdict, *, first_s: float, longest_s: float, chance: float) -> float:
     """How long to wait after an attempt, counted from 1. `chance` is a random number from 0 to 1."""
-    doubled_s = min(longest_s, first_s * 2 ** min(attempt - 1, 30))
+    doubled_s = min(longest_s, first_s * 2.0 ** min(attempt - 1, 30))
     own_s = doubled_s * (0.5 + chance / 2)
     return own_s if verdict.after_s is None else min(longest_s, max(own_s, verdict.after_s))
