@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -64,6 +65,10 @@ def test_each_record_becomes_one_message_wherever_the_bridge_is_killed(
     assert messages[0].headers["h"] == "x"
 
 
+def _has(queues: Any, queue: str, count: int) -> bool:
+    return bool(queues.count(queue) == count)
+
+
 def test_a_bridge_goes_on_where_it_was_and_waits_for_what_comes(
     queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -71,9 +76,7 @@ def test_a_bridge_goes_on_where_it_was_and_waits_for_what_comes(
         with bridge() as running:
             running.await_ready()
             produce(bootstrap, topic, str(number).encode())
-            eventually(
-                lambda expected=number + 1: queues.count(topic) == expected, "it is there", within_s=60
-            )
+            eventually(partial(_has, queues, topic, number + 1), "it is there", within_s=60)
             running.end()
     assert [message.body for message in queues.take(topic)] == [b"0", b"1", b"2"]
     position = queues.take(f"headrace.bridge.{topic}.position")
