@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from headrace.errors import ConfigError, HeadraceError, QueueServerRefused
+from headrace.errors import ConfigError, QueueServerRefused
 from headrace.failpoints import hit
 from headrace.queue_clients.connection import NO_QUEUE, QueueChannel, QueueConnection
 from headrace.queue_clients.deaths import cause_of, deaths_of, sent_back
@@ -184,10 +184,11 @@ class _Moving:
         if not self._on_their_way:
             return
         done, self._on_their_way = await asyncio.wait(self._on_their_way, return_when=when)
-        errors = [error for each in done if (error := each.exception()) is not None]
-        if errors:
-            await asyncio.wait(self._on_their_way) if self._on_their_way else None
-            raise next((each for each in errors if isinstance(each, HeadraceError)), errors[0])
+        if any(each.exception() for each in done):
+            # It has failed with its channel, and with it all that are on their way.
+            await asyncio.gather(*self._on_their_way, return_exceptions=True)
+        for each in done:
+            each.result()
 
     def _keep(self, problem: str) -> None:
         self.result.kept += 1

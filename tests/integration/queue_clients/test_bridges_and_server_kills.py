@@ -78,7 +78,7 @@ def _values(bootstrap: str, topic: str) -> list[int]:
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    values = []
+    values: list[int] = []
     try:
         while (message := consumer.poll(30)) is not None:
             error = message.error()

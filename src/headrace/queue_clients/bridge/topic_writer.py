@@ -31,7 +31,8 @@ from headrace.queue_clients.bridge.records import record_of
 from headrace.queue_clients.bridge.remembered import HandedOver, Remembered
 from headrace.queue_clients.delivery import Delivery
 
-ANSWER_S_MAX: Final = 60.0
+ANSWER_S_MAX: Final = 30.0
+"""How long a broker may take to answer; it may be restarting."""
 ABORT_S_MAX: Final = 5.0
 REQUEST_BYTES_MAX: Final = 17 * MIB
 _JOURNAL_SETTINGS: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
