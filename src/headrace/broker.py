@@ -307,8 +307,8 @@ async def _serve(
         server = KafkaServer(config, store, clock)
         queues = _queue_server(config, clock)
         try:
-            address = await server.start()
-            on_ready(server, Listening(kafka=address, amqp=None if queues is None else await queues.start()))
+            amqp_address = None if queues is None else await queues.start()
+            on_ready(server, Listening(kafka=await server.start(), amqp=amqp_address))
             await stopping.wait()
         finally:
             if queues is not None:
@@ -323,13 +323,9 @@ def _queue_server(config: BrokerConfig, clock: Clock) -> QueueServer | None:
     if config.queues is None:
         return None
     # Only a broker that has queues pays for them at its start.
-    from headrace.queue.broker import QueueBroker  # noqa: PLC0415
-    from headrace.queue.limits import QueueLimits  # noqa: PLC0415
     from headrace.queue.server import QueueServer  # noqa: PLC0415
 
-    limits = QueueLimits(vhosts=config.queues.virtual_hosts)
-    broker = QueueBroker(limits, clock, asyncio.get_running_loop())
-    return QueueServer(config, config.queues, broker, clock)
+    return QueueServer(config, config.queues, clock)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

@@ -70,7 +70,7 @@ def broker(
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run the broker until Ctrl-C. Any Kafka client can use it; with --amqp-listen, any client of AMQP, too."""
+    """Run the broker until Ctrl-C. Kafka clients can use it, and with --amqp-listen those of AMQP, too."""
     BrokerOptions(
         data=data,
         listen=listen,

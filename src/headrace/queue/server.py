@@ -18,8 +18,10 @@ from headrace.config import Address
 from headrace.errors import ConfigError
 from headrace.queue.amqp.connection import ConnectionLimits
 from headrace.queue.client_connection import ClientConnection
+from headrace.queue.limits import QueueLimits
 from headrace.queue.logins import QueueLogins
 from headrace.queue.open_clients import OpenClients
+from headrace.queue.threads import ThreadedQueues
 from headrace.security.tls import make_context
 from headrace.security.users import UserRegistry
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig, QueueConfig
+    from headrace.errors import StorageError
     from headrace.queue.broker import QueueBroker
 
 logger: Final = logging.getLogger(__name__)
@@ -42,34 +45,52 @@ CLOSE_WAIT_S_MAX: Final = 2.0
 class QueueServer:
     """Serves a broker of queues. Make, start and stop it on one event loop."""
 
-    def __init__(self, config: BrokerConfig, queues: QueueConfig, broker: QueueBroker, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, queues: QueueConfig, clock: Clock) -> None:
+        """The data directory is one that this process has locked."""
         self._config = config
         self._queues = queues
         self._clock = clock
+        self._limits = QueueLimits(vhosts=queues.virtual_hosts, message_bytes_max=queues.message_bytes_max)
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self.broker = broker
+        self._threads: ThreadedQueues | None = None
+
+    @property
+    def broker(self) -> QueueBroker:
+        """The queues, once the server has started."""
+        assert self._threads is not None, "the server was not started"
+        return self._threads.broker
 
     async def start(self) -> Address:
-        """Listen, and return the address with the port that was taken."""
+        """Recover the queues, listen, and return the address with the port that was taken."""
         loop = asyncio.get_running_loop()
         self._loop = loop
         security = self._config.security
         users = None if security.users_file is None else UserRegistry(security.users_file)
         self.logins = QueueLogins(users, self._clock, loop)
         self.clients = OpenClients(self._config, loop)
+        self.logins.check_users()
+        tls = None if security.tls is None else make_context(security.tls)
+        listener = _listen(self._queues.listen)
         try:
-            self.logins.check_users()
-            listener = _listen(self._queues.listen)
-        except ConfigError:
-            self.logins.close()
+            self._threads = ThreadedQueues(
+                self._config.data_dir,
+                self._limits,
+                self._clock,
+                loop,
+                durability=self._config.durability,
+                on_failure=self._on_failure,
+            )
+        except BaseException:
+            listener.close()
             raise
+        self._threads.start()
         self._server = await loop.create_server(
             self._new_connection(),
             sock=listener,
             backlog=LISTEN_BACKLOG,
-            ssl=None if security.tls is None else make_context(security.tls),
-            ssl_handshake_timeout=None if security.tls is None else self.clients.handshake_s_max,
+            ssl=tls,
+            ssl_handshake_timeout=None if tls is None else self.clients.handshake_s_max,
         )
         self._ticking = loop.call_later(TICK_S, self._tick)
         host, port, *_ = listener.getsockname()
@@ -91,6 +112,13 @@ class QueueServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._server.wait_closed(), CLOSE_WAIT_S_MAX)
         self.logins.close()
+        if self._threads is not None:
+            self._threads.stop()
+
+    def unready(self) -> str | None:
+        """Why clients should not be sent here, if there is a reason."""
+        failed = None if self._threads is None else self._threads.engine.journal.failed
+        return None if failed is None else f"the queues take no more messages: {failed}"
 
     def _new_connection(self) -> Callable[[], ClientConnection]:
         """What makes the protocol of each new connection."""
@@ -109,6 +137,10 @@ class QueueServer:
             "cluster_name": "headrace",
         }
         return lambda: ClientConnection(self.broker, self.clients, self.logins, limits, properties)
+
+    def _on_failure(self, _error: StorageError) -> None:
+        for client in self.clients:
+            client.fail("the disk has failed; what was not confirmed may be lost")
 
     def _tick(self) -> None:
         self._ticking = self._loop.call_later(TICK_S, self._tick)

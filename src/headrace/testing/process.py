@@ -61,7 +61,7 @@ class BrokerProcess:
         """What a client of AMQP connects with, if the settings say that there are queues."""
         if self._amqp_address is None:
             raise UsageError(
-                "the broker was never started, or serves no queues: give it BrokerConfig(queues=...)"
+                "the broker was never started, or serves no queues: its settings need `queues`"
             )
         return f"amqp://guest:guest@{self._amqp_address}/"
 

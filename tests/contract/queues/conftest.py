@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
+from pika.exceptions import AMQPError
 
 from headrace.config import Address, BrokerConfig, QueueConfig
 from headrace.errors import SetupError
@@ -87,7 +89,8 @@ def connect(amqp: AmqpServer) -> Iterator[Callable[[], BlockingConnection]]:
 
     yield connect
     for connection in opened:
-        if connection.is_open:
+        # A test may have lost it, which is noticed only now.
+        with suppress(AMQPError):
             connection.close()
 
 
@@ -99,8 +102,10 @@ def connection(connect: Callable[[], BlockingConnection]) -> BlockingConnection:
 
 @pytest.fixture
 def channel(connection: BlockingConnection) -> BlockingChannel:
-    """A channel of pika."""
-    return connection.channel()
+    """A channel of pika on which publishing returns when the message is in its queues."""
+    channel = connection.channel()
+    channel.confirm_delivery()
+    return channel
 
 
 @pytest.fixture
