@@ -69,6 +69,7 @@ def _has(queues: Any, queue: str, count: int) -> bool:
     return bool(queues.count(queue) == count)
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_a_bridge_goes_on_where_it_was_and_waits_for_what_comes(
     queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -83,6 +84,7 @@ def test_a_bridge_goes_on_where_it_was_and_waits_for_what_comes(
     assert len(position) == 1
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_a_bridge_that_begins_at_the_end_hands_over_what_comes_only(
     queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -116,6 +118,7 @@ def test_a_second_bridge_of_a_name_waits_and_takes_over(
     assert [message.body for message in queues.take(topic)] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_records_of_partitions_that_are_added_and_of_aborted_transactions(
     queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -167,6 +170,7 @@ def test_a_message_that_no_queue_takes_stops_the_bridge_and_is_handed_over_by_th
     assert [message.body for message in queues.take(topic)] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_records_that_were_deleted_before_they_were_handed_over_stop_the_bridge(
     queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -183,6 +187,7 @@ def test_records_that_were_deleted_before_they_were_handed_over_stop_the_bridge(
     assert "were deleted before bridge" in said
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_a_topic_that_is_not_there_is_said(queues: Any, name: str, bootstrap: str, command: Any) -> None:
     arguments = ("--from-topic", f"{name}.nowhere", "--to-queue", name, "--url", queues.url, "-b", bootstrap)
     with command("queues", "bridge", name, *arguments) as running:

@@ -75,6 +75,7 @@ def test_each_message_becomes_one_record_wherever_the_bridge_is_killed(
     assert len({dict(record.headers())["amqp.message_id"] for record in records}) == COUNT
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_what_a_publisher_sends_twice_with_one_id_is_one_record(
     queues: Any, name: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -95,6 +96,7 @@ def test_what_a_publisher_sends_twice_with_one_id_is_one_record(
     assert [record.value() for record in records_of(bootstrap, name)] == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_what_the_topic_does_not_take_is_kept_with_the_cause_and_the_rest_goes_on(
     queues: Any, name: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -140,6 +142,7 @@ def test_an_exchange_feeds_a_topic(queues: Any, name: str, bootstrap: str, comma
     assert [each.body for each in queues.take(f"{name}.workers")] == [b"1", b"2", b"3"]
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_a_second_bridge_of_a_name_fences_the_first_and_nothing_is_doubled(
     queues: Any, name: str, bootstrap: str, bridge: Callable[..., Any]
 ) -> None:
@@ -163,6 +166,7 @@ def _all_values(bootstrap: str, topic: str) -> list[int]:
     return values if len(values) >= COUNT else []
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_a_queue_that_is_not_there_is_said(queues: Any, name: str, bridge: Callable[..., Any]) -> None:
     with bridge() as running:
         said = running.process.communicate(timeout=60)[1]

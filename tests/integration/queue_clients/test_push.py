@@ -137,6 +137,7 @@ def test_a_message_that_is_accepted_is_gone(queues: Any, name: str, receiver: Re
     assert len({headers["webhook-id"] for _, headers, _ in receiver.requests}) == 50
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_what_fails_for_now_is_tried_again_with_the_same_id(
     queues: Any, name: str, receiver: Receiver
 ) -> None:
@@ -168,6 +169,7 @@ def test_what_is_refused_is_a_dead_letter_at_once_and_can_be_sent_back(
     assert queues.take(name) == []
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_what_fails_too_often_is_given_up_with_the_last_cause(
     queues: Any, name: str, receiver: Receiver
 ) -> None:
@@ -181,6 +183,7 @@ def test_what_fails_too_often_is_given_up_with_the_last_cause(
     assert len(receiver.requests) == 3
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_a_server_that_is_not_there_or_never_answers_is_tried_again(
     queues: Any, name: str, receiver: Receiver
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_server_that_is_not_there_or_never_answers_is_tried_again(
     assert "ConnectError" in queues.take(f"{name}.dead")[0].headers["x-headrace-cause"]
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_no_redirect_is_followed_unless_it_is_allowed_and_never_to_another_server(
     queues: Any, name: str, receiver: Receiver
 ) -> None:
@@ -232,6 +236,7 @@ def test_no_redirect_is_followed_unless_it_is_allowed_and_never_to_another_serve
     assert [body for what, _, body in receiver.requests if what == "POST /other"] == [b"own"]
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_no_more_requests_than_allowed_are_under_way(queues: Any, name: str, receiver: Receiver) -> None:
     queues.declare(name)
     gate = threading.Barrier(3)
@@ -260,6 +265,7 @@ def test_what_waits_to_be_tried_again_goes_back_when_it_is_stopped(
     assert (back.body, back.redelivered) == (b"x", True)
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 @pytest.mark.parametrize(("place", "status"), [("push.accepted", 200), ("push.dead_lettered", 400)])
 def test_killed_before_the_queue_knows_a_message_comes_again_and_is_not_lost(
     queues: Any, name: str, receiver: Receiver, command: Any, place: str, status: int
