@@ -95,7 +95,7 @@ class QueueConnection:
 
     async def close(self) -> None:
         """Close in good order; what is not acknowledged goes back to its queue. May be called twice."""
-        if self._pika is not None and (self._pika.is_open or self._pika.is_opening):
+        if self._pika is not None and self._pika.is_open:
             self._pika.close()
             await asyncio.wait([self._closed], timeout=CLOSE_S_MAX)
 
