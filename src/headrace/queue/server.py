@@ -138,6 +138,10 @@ class QueueServer:
         }
         return lambda: ClientConnection(self.broker, self.clients, self.logins, limits, properties)
 
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
+        """Have something called on the event loop's thread."""
+        self._loop.call_soon_threadsafe(callback)
+
     def _on_failure(self, _error: StorageError) -> None:
         for client in self.clients:
             client.fail("the disk has failed; what was not confirmed may be lost")

@@ -1,4 +1,4 @@
-"""Tasks for the tests of Celery, which runs them in a worker of its own; its settings come by the environment."""
+"""Tasks for the tests of Celery, which runs them in a process of its own."""
 
 from __future__ import annotations
 

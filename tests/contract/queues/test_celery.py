@@ -44,8 +44,10 @@ def work(amqp: AmqpServer, headrace_redis: TestRedis, name: str, tmp_path: Path)
     app.conf.update(task_default_queue=name, result_expires=60)
     with (tmp_path / "worker.log").open("wb") as log:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "queues.celery_app", "worker"]
-            + ["--pool=solo", "--without-gossip", "--without-mingle", f"--hostname={name}@%h"],
+            [
+                *(sys.executable, "-m", "celery", "-A", "queues.celery_app", "worker"),
+                *("--pool=solo", "--without-gossip", "--without-mingle", f"--hostname={name}@%h"),
+            ],
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -47,7 +47,7 @@ def test_actors_are_retried_with_a_delay_and_then_dead_lettered(rabbitmq_broker:
         assert attempts == [7, 7, 7]
         eventually(
             lambda: rabbitmq_broker.get_queue_message_counts(name)[2] == 1,
-            "the message that never works is kept",
+            "what never works being kept",
         )
     finally:
         worker.stop()

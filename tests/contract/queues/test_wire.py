@@ -170,9 +170,7 @@ def test_a_virtual_host_that_is_not_there_is_not_allowed(stranger: RawClient) ->
 
 
 @pytest.mark.parametrize(("channel_max", "frame_max"), [(2_048, 131_072), (2_047, 131_073), (2_047, 1_000)])
-def test_limits_beyond_the_offer_are_not_allowed(
-    stranger: RawClient, channel_max: int, frame_max: int
-) -> None:
+def test_limits_beyond_the_offer_are_refused(stranger: RawClient, channel_max: int, frame_max: int) -> None:
     stranger.log_in()
     stranger.send(to_bytes(0, commands.Connection.TuneOk(channel_max, frame_max, 0)))
     assert stranger.closed_with() == (530, "NOT_ALLOWED")
