@@ -377,7 +377,8 @@ class Connection:
             "For details see the broker logfile."
         )
         if self.has_capability("authentication_failure_close"):
-            # The connection is closed on a channel error's code: so RabbitMQ does.
+            # The connection is closed with a channel error's code, and no method is at fault: so RabbitMQ does.
+            self._index = 0
             self.fail_connection(violation(ACCESS_REFUSED, text))
         else:
             self.state = State.CLOSED
