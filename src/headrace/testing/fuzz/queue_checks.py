@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pamqp import commands
 from pamqp import frame as pamqp_frame
@@ -13,7 +13,7 @@ from pamqp.heartbeat import Heartbeat
 from headrace.config import MIB
 from headrace.queue.amqp.connection import GREETING, Connection, ConnectionLimits, LoginAsked, State
 from headrace.queue.amqp.frames import BODY, HEADER, METHOD, frame
-from headrace.queue.amqp.methods import write_method
+from headrace.queue.amqp.methods import Method, write_method
 from headrace.queue.amqp.session import Session
 from headrace.queue.broker import QueueBroker
 from headrace.queue.limits import QueueLimits
@@ -26,7 +26,21 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("", "work", "dead", "amq.topic", "amq.direct", "amq.new", "a b", "ü€𝄞", "x" * 255, "*.#")
 NUMBERS: Final = (0, 1, 2, 9, 255, 65_535, 2**31 - 1, 2**32 - 1)
-VALUES: Final = (None, True, 0, -1, 5, 2**40, "", "work", "all", "reject-publish", 1.5, [1, ["x"]], {"a": {}})
+VALUES: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    0,
+    -1,
+    5,
+    2**40,
+    "",
+    "work",
+    "all",
+    "reject-publish",
+    1.5,
+    [1, ["x"]],
+    {"a": {}},
+)
 ARGUMENTS: Final = (
     "x-message-ttl",
     "x-expires",
@@ -47,7 +61,7 @@ SENT_BYTES_MAX: Final = 4 * MIB
 """No case has reason to make the broker say more."""
 _CLIENT_METHODS: Final = [
     kind
-    for kind in commands.INDEX_MAPPING.values()
+    for kind in cast("dict[int, type[Method]]", commands.INDEX_MAPPING).values()
     if not kind.name.endswith("Ok") and not kind.name.startswith("Connection.")
 ]
 
