@@ -215,6 +215,18 @@ def test_queues_are_among_the_metrics() -> None:
         assert found['headrace_amqp_logins_total{mechanism="PLAIN",outcome="success"}'] == 1
 
 
+def test_every_number_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "monitor-the-broker.md").read_text()
+    with headrace.Broker(amqp=True, metrics=True) as broker, connected(broker.amqp_url) as connection:
+        connection.channel().queue_declare("work")
+        names = {name.partition("{")[0].removeprefix("headrace_") for name in metrics_of(broker)}
+    queues = {
+        name for name in names if name.startswith(("queue", "amqp", "publishing")) and "_created" not in name
+    }
+    assert len(queues) > 15
+    assert {name for name in queues if f"`{name}`" not in page} == set()
+
+
 def test_clients_are_told_that_the_broker_stops() -> None:
     broker = headrace.Broker(amqp=True).start()
     connection = connected(broker.amqp_url)
