@@ -349,15 +349,20 @@ class Connection:
         return None
 
     def _on_connection_method(self, method: Method) -> Event | None:
-        if isinstance(method, commands.Connection.CloseOk):
-            self.state = State.CLOSED
-            return None
         if isinstance(method, commands.Connection.Close):
             self._send(0, commands.Connection.CloseOk)
+        if isinstance(method, commands.Connection.Close | commands.Connection.CloseOk):
             self.state = State.CLOSED
             return None
         if self.state is State.CLOSING:
             return None
+        if isinstance(method, commands.Connection.UpdateSecret) and self.state is State.OPEN:
+            # Passwords don't expire while a connection lasts, so there is nothing to update.
+            self._send(0, commands.Connection.UpdateSecretOk)
+            return None
+        return self._on_handshake(method)
+
+    def _on_handshake(self, method: Method) -> Event | None:
         if isinstance(method, commands.Connection.StartOk) and self.state is State.START:
             return self._on_start_ok(method)
         if isinstance(method, commands.Connection.TuneOk) and self.state is State.TUNE:
