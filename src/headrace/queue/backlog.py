@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from headrace.queue.work_queue import WorkQueue
 
-HEAD_COUNT_MAX: Final = 2048
 CHUNK_COUNT_MAX: Final = 512
 WORDS: Final = 4
 """Numbers of a packed entry."""
@@ -45,7 +44,7 @@ class Backlog:
 
     __slots__ = ("_head_count_max", "_queue", "_tail", "body_bytes", "count", "head")
 
-    def __init__(self, queue: WorkQueue, *, head_count_max: int = HEAD_COUNT_MAX) -> None:
+    def __init__(self, queue: WorkQueue, *, head_count_max: int) -> None:
         self._queue = queue
         self._head_count_max = head_count_max
         self.head: deque[Entry] = deque()

@@ -26,6 +26,8 @@ class QueueLimits:
     """Bodies that are kept in memory before publishers are blocked."""
     resident_bytes_max: int = 64 * MIB
     """Bodies of waiting messages that are also on disk are kept in memory up to this."""
+    resident_count_max: int = 2048
+    """Messages at the head of a queue that are kept in memory as they are; all others are packed."""
     disk_free_bytes_min: int = 50 * MIB
     """Publishers are blocked while less of the disk is free."""
     journal_segment_bytes: int = 32 * MIB
