@@ -306,6 +306,11 @@ async def _serve(
             UserRegistry(config.security.users_file).add(users, iteration_count=ITERATION_COUNT_MIN)
         server = KafkaServer(config, store, clock)
         queues = _queue_server(config, clock)
+        if queues is not None and config.metrics_listen is not None:
+            # Only a broker that is watched pays for these at its start.
+            from headrace.queue.collector import QueueCollector  # noqa: PLC0415
+
+            server.show_beside(QueueCollector(queues), queues.unready)
         try:
             amqp_address = None if queues is None else await queues.start()
             on_ready(server, Listening(kafka=await server.start(), amqp=amqp_address))

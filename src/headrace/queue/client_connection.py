@@ -197,7 +197,7 @@ class ClientConnection(asyncio.Protocol):
             self._clients.warn(self.host, f"closing the connection of {self.name}: {self._wire.closing_text}")
 
     def _pause_or_resume_reading(self) -> None:
-        is_behind = self._wire.buffered_bytes > READ_AHEAD_BYTES_MAX and self._wire.state is State.OPEN
+        is_behind = self._wire.buffered_bytes > READ_AHEAD_BYTES_MAX
         if is_behind and self._is_reading:
             self._is_reading = False
             self._transport.pause_reading()

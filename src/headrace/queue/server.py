@@ -98,22 +98,26 @@ class QueueServer:
 
     async def stop(self) -> None:
         """Take no more clients, tell those that are there, and close."""
-        if self._server is None:
-            return
+        if self._server is not None:
+            await self._stop_serving(self._server)
+            self._server = None
+        if self._threads is not None:
+            self._threads.stop()
+            self._threads = None
+
+    async def _stop_serving(self, server: asyncio.Server) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
         self.clients.is_closed = True
-        self._server.close()
+        server.close()
         closing = [client.shut_down() for client in self.clients]
         if closing:
             await asyncio.wait(closing, timeout=CLOSE_WAIT_S_MAX)
         for client in self.clients:
             client.abort()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._server.wait_closed(), CLOSE_WAIT_S_MAX)
+            await asyncio.wait_for(server.wait_closed(), CLOSE_WAIT_S_MAX)
         self.logins.close()
-        if self._threads is not None:
-            self._threads.stop()
 
     def unready(self) -> str | None:
         """Why clients should not be sent here, if there is a reason."""
@@ -137,6 +141,10 @@ class QueueServer:
             "cluster_name": "headrace",
         }
         return lambda: ClientConnection(self.broker, self.clients, self.logins, limits, properties)
+
+    def call_soon_threadsafe(self, callback: Callable[[], None]) -> None:
+        """Have something called on the event loop's thread."""
+        self._loop.call_soon_threadsafe(callback)
 
     def _on_failure(self, _error: StorageError) -> None:
         for client in self.clients:

@@ -59,11 +59,14 @@ class BrokerProcess:
     @property
     def amqp_url(self) -> str:
         """What a client of AMQP connects with, if the settings say that there are queues."""
+        return f"amqp://guest:guest@{self.amqp_address}/"
+
+    @property
+    def amqp_address(self) -> Address:
+        """Where the broker serves queues, if the settings say that there are any."""
         if self._amqp_address is None:
-            raise UsageError(
-                "the broker was never started, or serves no queues: its settings need `queues`"
-            )
-        return f"amqp://guest:guest@{self._amqp_address}/"
+            raise UsageError("the broker was never started, or its settings have no `queues`")
+        return self._amqp_address
 
     @property
     def pid(self) -> int:

@@ -1,4 +1,4 @@
-"""Tasks for the tests of Celery, which runs them in a worker of its own; its settings come by the environment."""
+"""Tasks for the tests of Celery, which runs them in a process of its own."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ app.conf.update(
 )
 
 
-@app.task
+@app.task  # type: ignore[untyped-decorator]  # Celery has no types.
 def add(x: int, y: int) -> int:
     """A sum."""
     return x + y
 
 
-@app.task(bind=True, max_retries=3)
+@app.task(bind=True, max_retries=3)  # type: ignore[untyped-decorator]  # Celery has no types.
 def fails_twice(self: Any) -> int:
     """Succeeds at the third attempt, and says which it was."""
     if self.request.retries < 2:
@@ -34,13 +34,13 @@ def fails_twice(self: Any) -> int:
     return int(self.request.retries)
 
 
-@app.task
+@app.task  # type: ignore[untyped-decorator]  # Celery has no types.
 def total(numbers: list[int]) -> int:
     """A sum of many."""
     return sum(numbers)
 
 
-@app.task(bind=True)
+@app.task(bind=True)  # type: ignore[untyped-decorator]  # Celery has no types.
 def rejected_once(self: Any) -> bool:
     """Goes back to the queue the first time."""
     if not self.request.delivery_info["redelivered"]:

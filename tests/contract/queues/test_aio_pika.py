@@ -26,9 +26,9 @@ async def _round_trip(url: str, name: str) -> list[tuple[bytes, bool]]:
             await channel.default_exchange.publish(message, routing_key=name)
         found: list[tuple[bytes, bool]] = []
         async with queue.iterator() as messages:
-            async for message in messages:
-                async with message.process():
-                    found.append((message.body, message.headers["number"] == int(message.body)))
+            async for incoming in messages:
+                async with incoming.process():
+                    found.append((incoming.body, incoming.headers["number"] == int(incoming.body)))
                 if len(found) == 50:
                     break
         await queue.delete(if_unused=False, if_empty=False)

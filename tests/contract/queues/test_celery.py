@@ -33,19 +33,22 @@ class Work:
 
 @pytest.fixture
 def work(amqp: AmqpServer, headrace_redis: TestRedis, name: str, tmp_path: Path) -> Iterator[Work]:
+    backend = headrace_redis.url.replace("unix://", "redis+socket://")
     environment = {
         **os.environ,
         "CONTRACT_BROKER": amqp.url,
-        "CONTRACT_BACKEND": headrace_redis.url,
+        "CONTRACT_BACKEND": backend,
         "CONTRACT_QUEUE": name,
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    app = Celery("client", broker=amqp.url, backend=headrace_redis.url)
+    app = Celery("client", broker=amqp.url, backend=backend)
     app.conf.update(task_default_queue=name, result_expires=60)
     with (tmp_path / "worker.log").open("wb") as log:
         worker = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "queues.celery_app", "worker"]
-            + ["--pool=solo", "--without-gossip", "--without-mingle", f"--hostname={name}@%h"],
+            [
+                *(sys.executable, "-m", "celery", "-A", "queues.celery_app", "worker"),
+                *("--pool=solo", "--without-gossip", "--without-mingle", f"--hostname={name}@%h"),
+            ],
             env=environment,
             stdout=log,
             stderr=subprocess.STDOUT,

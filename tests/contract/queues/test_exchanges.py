@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pika
 import pytest
@@ -193,7 +194,7 @@ def test_exchanges_of_the_server_are_there_and_stay_its_own(connection: Blocking
         lambda channel: channel.queue_bind(channel.queue_declare("", exclusive=True).method.queue, "", "key"),
     ):
         channel = connection.channel()
-        assert refused_with(lambda call=call, channel=channel: call(channel)) == (403, "ACCESS_REFUSED")
+        assert refused_with(partial(call, channel)) == (403, "ACCESS_REFUSED")
 
 
 def test_an_exchange_that_is_not_there_is_not_found(connection: BlockingConnection, name: str) -> None:

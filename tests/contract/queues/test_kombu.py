@@ -30,8 +30,13 @@ def test_a_producer_and_a_consumer_meet_at_an_exchange(kombu_connection: Any, na
     exchange = Exchange(name, type="topic", auto_delete=True, durable=False)
     queue = Queue(name, exchange, routing_key="order.#", exclusive=True)
     found: list[Any] = []
+
+    def take(body: Any, message: Any) -> None:
+        found.append(body)
+        message.ack()
+
     channel = kombu_connection.channel()
-    with Consumer(channel, [queue], callbacks=[lambda body, message: (found.append(body), message.ack())]):
+    with Consumer(channel, [queue], callbacks=[take]):
         producer = Producer(kombu_connection.channel(), exchange)
         for number in range(5):
             producer.publish({"number": number}, routing_key=f"order.{number}", serializer="json")
@@ -47,7 +52,7 @@ def test_a_queue_with_priorities_is_declared_and_obeyed(kombu_connection: Any, n
     producer = Producer(kombu_connection.channel())
     for priority in (1, 9, 5):
         producer.publish(priority, routing_key=name, priority=priority, declare=[])
-    found = []
+    found: list[Any] = []
     while len(found) < 3:
         message = queue.get(no_ack=True)
         if message is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
@@ -55,7 +56,7 @@ def test_a_queue_that_is_not_there_is_not_found(connection: BlockingConnection, 
         lambda channel: channel.queue_bind(name, "amq.direct", "key"),
     ):
         channel = connection.channel()
-        assert refused_with(lambda call=call, channel=channel: call(channel)) == (404, "NOT_FOUND")
+        assert refused_with(partial(call, channel)) == (404, "NOT_FOUND")
         assert channel.is_closed
 
 
@@ -119,7 +120,7 @@ def test_an_exclusive_queue_is_locked_for_others_and_goes_with_its_connection(
         lambda channel: channel.queue_delete(name),
     ):
         channel = other.channel()
-        assert refused_with(lambda call=call, channel=channel: call(channel)) == (405, "RESOURCE_LOCKED")
+        assert refused_with(partial(call, channel)) == (405, "RESOURCE_LOCKED")
     owner.close()
     assert refused_with(lambda: other.channel().queue_declare(name, passive=True)) == (404, "NOT_FOUND")
 

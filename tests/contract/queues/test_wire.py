@@ -170,12 +170,12 @@ def test_a_virtual_host_that_is_not_there_is_not_allowed(stranger: RawClient) ->
 
 
 @pytest.mark.parametrize(("channel_max", "frame_max"), [(2_048, 131_072), (2_047, 131_073), (2_047, 1_000)])
-def test_limits_beyond_the_offer_are_not_allowed(
-    stranger: RawClient, channel_max: int, frame_max: int
-) -> None:
+def test_limits_beyond_the_offer_are_refused(stranger: RawClient, channel_max: int, frame_max: int) -> None:
     stranger.log_in()
     stranger.send(to_bytes(0, commands.Connection.TuneOk(channel_max, frame_max, 0)))
-    assert stranger.closed_with() == (530, "NOT_ALLOWED")
+    received = stranger.receive()
+    # RabbitMQ closes without a word.
+    assert received is None or (received[1].name, received[1].reply_code) == ("Connection.Close", 530)
 
 
 HEADER = ContentHeader(0, 2, commands.Basic.Properties())
@@ -187,7 +187,7 @@ WRONG: dict[str, tuple[bytes, int]] = {
     "a method instead of a header": (to_bytes(1, commands.Basic.Publish(), commands.Tx.Select()), 505),
     "a body instead of a header": (to_bytes(1, commands.Basic.Publish(), ContentBody(b"x")), 505),
     "a frame that ends wrongly": (b"\x01\x00\x01\x00\x00\x00\x04\x00\x5a\x00\x0a\x00", 501),
-    "a frame that is too large": (b"\x01\x00\x01\x00\x02\x00\x00" + b"x" * 20, 501),
+    "a frame that is too large": (b"\x01\x00\x01\x00\x03\x00\x00" + b"x" * 20, 501),
     "channel.flow that stops": (to_bytes(1, commands.Channel.Flow(active=False)), 540),
     "an immediate publish": (
         frame(METHOD, 1, write_method(commands.Basic.Publish, 0, "", "q", False, True))
@@ -243,7 +243,6 @@ def test_answers_come_in_the_order_of_the_questions(raw: RawClient) -> None:
             commands.Queue.Bind(queue="", exchange="amq.fanout"),
             commands.Basic.Qos(prefetch_count=1),
             commands.Basic.Consume(queue="", consumer_tag="me"),
-            commands.Basic.Cancel(consumer_tag="me"),
         )
     )
     for kind in (
@@ -251,7 +250,6 @@ def test_answers_come_in_the_order_of_the_questions(raw: RawClient) -> None:
         commands.Queue.BindOk,
         commands.Basic.QosOk,
         commands.Basic.ConsumeOk,
-        commands.Basic.CancelOk,
     ):
         raw.expect(kind)
 
@@ -291,5 +289,5 @@ def test_heartbeats_come_when_nothing_else_does(stranger: RawClient) -> None:
     stranger.expect(commands.Connection.OpenOk)
     assert stranger.socket.recv(8) == b"\x08\0\0\0\0\0\0\xce"
     # A client that sends none is let go.
-    while stranger.socket.recv(8):
+    while stranger.receive() is not None:
         pass

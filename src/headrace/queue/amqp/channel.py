@@ -17,8 +17,24 @@ from headrace.queue.amqp.refusals import (
 from headrace.queue.amqp.values import read_short_string
 
 _HEADER: Final = Struct(">HHQ")
-_ARGUMENTS_START: Final = 6
-"""Class, method and a ticket that nobody uses."""
+_INDEX_BYTES: Final = 4
+_TICKET_BYTES: Final = 2
+"""A ticket that nobody uses."""
+
+Target = tuple[str, str, bool]
+"""Exchange, routing key, and whether the message is mandatory."""
+
+
+def read_target(arguments: bytes) -> Target:
+    """Where basic.publish is to go, of its arguments. Raises QueueRefused."""
+    exchange, position = read_short_string(arguments, _TICKET_BYTES)
+    routing_key, position = read_short_string(arguments, position)
+    if position >= len(arguments):
+        raise violation(SYNTAX_ERROR, "the arguments of Basic.Publish are cut short")
+    bits = arguments[position]
+    if bits & 2:
+        raise violation(NOT_IMPLEMENTED, "immediate=true")
+    return exchange, routing_key, bool(bits & 1)
 
 
 class Publish:
@@ -26,13 +42,11 @@ class Publish:
 
     __slots__ = ("body", "exchange", "is_mandatory", "properties", "routing_key")
 
-    def __init__(self, exchange: str, routing_key: str, *, is_mandatory: bool) -> None:
-        self.exchange = exchange
-        self.routing_key = routing_key
-        self.is_mandatory = is_mandatory
-        self.properties = b""
+    def __init__(self, target: Target, properties: bytes = b"", body: bytes = b"") -> None:
+        self.exchange, self.routing_key, self.is_mandatory = target
+        self.properties = properties
         """The properties as they came, from their flags on."""
-        self.body = b""
+        self.body = body
 
 
 class Channel:
@@ -68,14 +82,7 @@ class Channel:
 
     def receive_publish(self, payload: bytes) -> None:
         """Take the method; the message follows."""
-        exchange, position = read_short_string(payload, _ARGUMENTS_START)
-        routing_key, position = read_short_string(payload, position)
-        if position >= len(payload):
-            raise violation(SYNTAX_ERROR, "the arguments of Basic.Publish are cut short")
-        bits = payload[position]
-        if bits & 2:
-            raise violation(NOT_IMPLEMENTED, "immediate=true")
-        self._publish = Publish(exchange, routing_key, is_mandatory=bool(bits & 1))
+        self._publish = Publish(read_target(payload[_INDEX_BYTES:]))
         self._missing_bytes = -1
 
     def receive_header(self, payload: bytes, message_bytes_max: int) -> Publish | None:

@@ -29,13 +29,14 @@ from pamqp import commands
 
 from headrace.config import KIB, MIB
 from headrace.errors import QueueRefused
-from headrace.queue.amqp.channel import Channel
+from headrace.queue.amqp.channel import Channel, Publish, read_target
 from headrace.queue.amqp.frames import (
     BODY,
     HEADER,
     HEARTBEAT,
     HEARTBEAT_FRAME,
     METHOD,
+    PUBLISH_INDEX,
     FrameReader,
     frame,
 )
@@ -55,7 +56,7 @@ from headrace.queue.amqp.refusals import (
 )
 
 if TYPE_CHECKING:
-    from headrace.queue.amqp.channel import Publish
+    from headrace.queue.amqp.channel import Target
 
 GREETING: Final = b"AMQP\x00\x00\x09\x01"
 HANDSHAKE_FRAME_BYTES_MAX: Final = 8 * KIB
@@ -63,11 +64,12 @@ HANDSHAKE_FRAME_BYTES_MAX: Final = 8 * KIB
 FRAME_BYTES_MIN: Final = 4 * KIB
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN")
 LOCALE: Final = b"en_US"
+TARGET_COUNT_MAX: Final = 256
+"""How many pairs of an exchange and a routing key are remembered by their bytes."""
 
 _INDEX: Final = Struct(">I")
 _ACK: Final = Struct(">IQB")
 _ACK_INDEX: Final = 0x003C0050
-_PUBLISH_INDEX: Final = 0x003C0028
 
 
 class State(Enum):
@@ -169,6 +171,7 @@ class Connection:
         self._content_bytes = 0
         self._received_s = self._sent_s = now_s
         self._mechanism = ""
+        self._targets: dict[bytes, Target] = {}
         self._index = 0
         """Class and method id of the method that came last. Content belongs to basic.publish."""
 
@@ -189,6 +192,8 @@ class Connection:
 
         What the client does wrong is answered here, and `state` says if it was the end.
         """
+        if self.state is State.OPEN and (message := self._next_message()) is not None:
+            return message
         while self.state is not State.CLOSED and self.state is not State.LOGIN:
             try:
                 if self.state is State.GREETING:
@@ -204,6 +209,35 @@ class Connection:
             except QueueRefused as refusal:
                 self.fail_connection(refusal)
         return None
+
+    def _next_message(self) -> tuple[int, Publish] | None:
+        """A message that has come whole and has nothing special about it: most of what comes is such."""
+        found = self._reader.take_message(self.limits.message_bytes_max)
+        if found is None:
+            return None
+        number, arguments, properties, body = found
+        channel = self.channels.get(number)
+        target = self._targets.get(arguments)
+        if channel is None or channel.is_closing or channel.awaits_content or target is None:
+            target = None if channel is None else self._new_target(channel, arguments)
+            if target is None:
+                self._reader.give_back()
+                return None
+        self._index = PUBLISH_INDEX
+        return number, Publish(target, properties, body)
+
+    def _new_target(self, channel: Channel, arguments: bytes) -> Target | None:
+        """Read the arguments of basic.publish and remember them; None where they are to be looked at anew."""
+        if channel.is_closing or channel.awaits_content:
+            return None
+        try:
+            target = read_target(arguments)
+        except QueueRefused:
+            return None
+        if len(self._targets) >= TARGET_COUNT_MAX:
+            self._targets.clear()
+        self._targets[arguments] = target
+        return target
 
     def _greet(self) -> bool:
         name = self._reader.take(len(GREETING))
@@ -226,7 +260,7 @@ class Connection:
         return True
 
     def _on_frame(self, kind: int, number: int, payload: bytes) -> Event | Publish | None:
-        self._index = int.from_bytes(payload[:4], "big") if kind == METHOD else _PUBLISH_INDEX
+        self._index = int.from_bytes(payload[:4], "big") if kind == METHOD else PUBLISH_INDEX
         if kind == HEARTBEAT or number == 0:
             return self._on_connection_frame(kind, number, payload)
         if self.state is not State.OPEN:
@@ -254,7 +288,7 @@ class Connection:
     def _on_channel_method(self, channel: Channel, payload: bytes) -> Event | Publish | None:
         if channel.awaits_content:
             raise violation(UNEXPECTED_FRAME, "a method came where the content of a message was to come")
-        if self._index == _PUBLISH_INDEX:
+        if self._index == PUBLISH_INDEX:
             channel.receive_publish(payload)
             return None
         if self._index == _ACK_INDEX and len(payload) == _ACK.size:
@@ -315,15 +349,20 @@ class Connection:
         return None
 
     def _on_connection_method(self, method: Method) -> Event | None:
-        if isinstance(method, commands.Connection.CloseOk):
-            self.state = State.CLOSED
-            return None
         if isinstance(method, commands.Connection.Close):
             self._send(0, commands.Connection.CloseOk)
+        if isinstance(method, commands.Connection.Close | commands.Connection.CloseOk):
             self.state = State.CLOSED
             return None
         if self.state is State.CLOSING:
             return None
+        if isinstance(method, commands.Connection.UpdateSecret) and self.state is State.OPEN:
+            # Passwords don't expire while a connection lasts, so there is nothing to update.
+            self._send(0, commands.Connection.UpdateSecretOk)
+            return None
+        return self._on_handshake(method)
+
+    def _on_handshake(self, method: Method) -> Event | None:
         if isinstance(method, commands.Connection.StartOk) and self.state is State.START:
             return self._on_start_ok(method)
         if isinstance(method, commands.Connection.TuneOk) and self.state is State.TUNE:
@@ -377,7 +416,8 @@ class Connection:
             "For details see the broker logfile."
         )
         if self.has_capability("authentication_failure_close"):
-            # The connection is closed on a channel error's code: so RabbitMQ does.
+            # Closed with a channel error's code, and no method is at fault: so RabbitMQ does.
+            self._index = 0
             self.fail_connection(violation(ACCESS_REFUSED, text))
         else:
             self.state = State.CLOSED

@@ -12,7 +12,7 @@ written by `methods`.
 from __future__ import annotations
 
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, error
 from typing import Final, Protocol
 
 from headrace.queue.amqp.refusals import FRAME_ERROR, violation
@@ -42,6 +42,15 @@ _METHOD_START: Final = Struct(">BHIHH")
 _GET_COUNT: Final = Struct(">I")
 _RETURN_CODE: Final = Struct(">H")
 _END: Final = bytes((FRAME_END,))
+PUBLISH_INDEX: Final = 0x003C0028
+BASIC_AND_WEIGHT: Final = 0x003C0000
+_METHOD_AND_INDEX: Final = Struct(">BHII")
+_TO_HEADER: Final = Struct(">HHIIQ")
+"""From the end of a frame to the properties in the header that follows on it."""
+_TO_BODY: Final = Struct(">HHI")
+"""From the end of a frame to the payload of the next one."""
+_END_AND_HEADER: Final = FRAME_END << 8 | HEADER
+_END_AND_BODY: Final = FRAME_END << 8 | BODY
 
 short_string = lru_cache(NAME_CACHE_COUNT_MAX)(write_short_string)
 """A name in the form that it has on the wire: most names come again and again."""
@@ -60,7 +69,15 @@ class Content(Protocol):
 class FrameReader:
     """Cuts a byte stream into frames. Bytes of a frame that is not whole yet are gathered."""
 
-    __slots__ = ("_data", "_is_broken", "_position", "_tail", "_tail_bytes_wanted", "frame_bytes_max")
+    __slots__ = (
+        "_data",
+        "_is_broken",
+        "_message_position",
+        "_position",
+        "_tail",
+        "_tail_bytes_wanted",
+        "frame_bytes_max",
+    )
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
@@ -69,6 +86,7 @@ class FrameReader:
         self._is_broken = False
         """Whether nobody knows where the next frame begins."""
         self._position = 0
+        self._message_position = 0
         self._tail = bytearray()
         self._tail_bytes_wanted = 0
 
@@ -132,6 +150,47 @@ class FrameReader:
             raise violation(FRAME_ERROR, f"a frame of type {kind} does not end with 0xCE")
         self._position = end + 1
         return kind, channel, data[begin:end]
+
+    def take_message(self, body_bytes_max: int) -> tuple[int, bytes, bytes, bytes] | None:
+        """A message that is there whole, in three frames of one channel, as most of them are.
+
+        Returns the channel, the arguments of basic.publish, the properties and the body. None for all else,
+        be it right or wrong: then nothing is taken, and frames are to be taken one by one.
+        """
+        data = self._data
+        position = self._position
+        try:
+            kind, channel, size_bytes, index = _METHOD_AND_INDEX.unpack_from(data, position)
+            if index != PUBLISH_INDEX or kind != METHOD:
+                return None
+            end = position + FRAME_HEADER_BYTES + size_bytes
+            ends, same, header_bytes, class_and_weight, body_bytes = _TO_HEADER.unpack_from(data, end)
+            header_end = end + FRAME_OVERHEAD_BYTES + header_bytes
+            body_ends, body_same, piece_bytes = _TO_BODY.unpack_from(data, header_end)
+            body_end = header_end + FRAME_OVERHEAD_BYTES + piece_bytes
+            if (
+                ends != _END_AND_HEADER
+                or body_ends != _END_AND_BODY
+                or not same == body_same == channel
+                or class_and_weight != BASIC_AND_WEIGHT
+                or not 0 < body_bytes == piece_bytes <= body_bytes_max
+                or data[body_end] != FRAME_END
+                or max(size_bytes, header_bytes, piece_bytes) > self.frame_bytes_max - FRAME_OVERHEAD_BYTES
+            ):
+                return None
+        except (error, IndexError):
+            return None
+        self._position, self._message_position = body_end + 1, position
+        return (
+            channel,
+            data[position + _METHOD_AND_INDEX.size : end],
+            data[end + _TO_HEADER.size : header_end],
+            data[header_end + FRAME_OVERHEAD_BYTES : body_end],
+        )
+
+    def give_back(self) -> None:
+        """Undo what `take_message` took: it is to be taken frame by frame. Call it right after that."""
+        self._position = self._message_position
 
     def _check(self, kind: int, size_bytes: int) -> None:
         if kind not in FRAME_TYPES:

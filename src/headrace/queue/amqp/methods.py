@@ -2,14 +2,13 @@
 
     payload    class id u16, method id u16, arguments; neighbouring bits share an octet
 
-A reader is made for each method when it is first needed: the library's own calls by name for every argument
-and has no limits. What is read are the library's own objects, made without its checks: those refuse names
-that RabbitMQ and we allow. Methods that come and go with every message are read and written in `frames`.
+The library's own reader calls by name for every argument and has no limits, so ours goes by its tables only.
+What is read are the library's own objects, made without its checks: those refuse names that RabbitMQ and we
+allow. Methods that come and go with every message are read and written in `frames`.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -54,7 +53,7 @@ def read_method(payload: bytes) -> Method:
     method = kind.__new__(kind)
     position, bit = _INDEX.size, 0
     try:
-        for name, read in _arguments(kind):
+        for name, read in _ARGUMENTS[index]:
             if read is None:
                 setattr(method, name, bool(payload[position] >> bit & 1))
                 bit += 1
@@ -71,7 +70,7 @@ def write_method(kind: type[Method], *values: Any) -> bytes:
     """A method's payload, of its arguments in their order."""
     parts = [_INDEX.pack(kind.index)]
     bits, bit = 0, 0
-    for (_, write), value in zip(_writers(kind), values, strict=True):
+    for write, value in zip(_ARGUMENT_WRITERS[kind.index], values, strict=True):
         if write is None:
             bits |= bool(value) << bit
             bit += 1
@@ -106,12 +105,12 @@ _WRITERS: Final[dict[str, Write]] = {
 }
 
 
-@cache
-def _arguments(kind: type[Method]) -> tuple[tuple[str, Read | None], ...]:
-    """A method's arguments by name, with what reads them; None for a bit."""
-    return tuple((name, _READERS.get(kind.amqp_type(name))) for name in kind.attributes())
-
-
-@cache
-def _writers(kind: type[Method]) -> tuple[tuple[str, Write | None], ...]:
-    return tuple((name, _WRITERS.get(kind.amqp_type(name))) for name in kind.attributes())
+_ARGUMENTS: Final[dict[int, tuple[tuple[str, Read | None], ...]]] = {
+    index: tuple((name, _READERS.get(kind.amqp_type(name))) for name in kind.attributes())
+    for index, kind in _METHODS.items()
+}
+"""By method: its arguments by name, with what reads them; None for a bit."""
+_ARGUMENT_WRITERS: Final[dict[int, tuple[Write | None, ...]]] = {
+    index: tuple(_WRITERS.get(kind.amqp_type(name)) for name in kind.attributes())
+    for index, kind in _METHODS.items()
+}

@@ -142,9 +142,10 @@ def _basic_consume(
 def _basic_cancel(
     session: Session, number: int, channel: ChannelMethods, method: commands.Basic.Cancel
 ) -> None:
-    channel.basic_cancel(method.consumer_tag)
+    consumer_tag = method.consumer_tag or ""
+    channel.basic_cancel(consumer_tag)
     if not method.nowait:
-        session.reply(number, commands.Basic.CancelOk, method.consumer_tag)
+        session.reply(number, commands.Basic.CancelOk, consumer_tag)
 
 
 def _basic_get(session: Session, number: int, channel: ChannelMethods, method: commands.Basic.Get) -> None:
@@ -164,7 +165,7 @@ def _basic_nack(
 def _basic_reject(
     _session: Session, _number: int, channel: ChannelMethods, method: commands.Basic.Reject
 ) -> None:
-    channel.basic_reject(method.delivery_tag, requeue=method.requeue)
+    channel.basic_reject(method.delivery_tag or 0, requeue=method.requeue)
 
 
 def _basic_recover(

@@ -96,7 +96,20 @@ class Session:
             found = wire.next_event()
             if found is None:
                 break
-            self._handle(*found)
+            number, event = found
+            try:
+                if isinstance(event, Publish):
+                    self._channels[number].basic_publish(
+                        event.exchange,
+                        event.routing_key,
+                        event.properties,
+                        event.body,
+                        mandatory=event.is_mandatory,
+                    )
+                else:
+                    self._handle(number, event)
+            except QueueRefused as refusal:
+                self._refuse(number, refusal)
         if wire.state is State.CLOSING or wire.state is State.CLOSED:
             self.close()
 
@@ -214,25 +227,10 @@ class Session:
             )
             self.send_content(number, method, message)
 
-    def _handle(self, number: int, event: Event | Publish) -> None:
-        try:
-            if isinstance(event, Publish):
-                self._channels[number].basic_publish(
-                    event.exchange,
-                    event.routing_key,
-                    event.properties,
-                    event.body,
-                    mandatory=event.is_mandatory,
-                )
-            elif isinstance(event, Ack):
-                self._channels[number].basic_ack(event.delivery_tag, multiple=event.is_multiple)
-            else:
-                self._handle_other(number, event)
-        except QueueRefused as refusal:
-            self._refuse(number, refusal)
-
-    def _handle_other(self, number: int, event: Event) -> None:
-        if isinstance(event, LoginAsked):
+    def _handle(self, number: int, event: Event) -> None:
+        if isinstance(event, Ack):
+            self._channels[number].basic_ack(event.delivery_tag, multiple=event.is_multiple)
+        elif isinstance(event, LoginAsked):
             self._edge.log_in(event)
         elif isinstance(event, OpenAsked):
             self._open(event)
@@ -241,7 +239,7 @@ class Session:
             self._channels[number] = self._connection.open_channel(ChannelOutput(self, number))
         elif isinstance(event, ChannelClosed):
             self._close_channel(number)
-        elif not isinstance(event, Ack):
+        else:
             operate(self, number, self._channels[number], event)
 
     def _open(self, asked: OpenAsked) -> None:

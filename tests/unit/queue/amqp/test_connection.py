@@ -45,7 +45,7 @@ def closed_with(connection: Connection) -> tuple[int, str]:
     method = taken(connection)[-1][1]
     assert isinstance(method, commands.Connection.Close)
     assert connection.state is State.CLOSING
-    return method.reply_code, method.reply_text.partition(" - ")[0]
+    return method.reply_code or 0, str(method.reply_text).partition(" - ")[0]
 
 
 def test_the_handshake_begins_with_what_the_broker_can_do() -> None:
@@ -53,8 +53,9 @@ def test_the_handshake_begins_with_what_the_broker_can_do() -> None:
     assert isinstance(start, commands.Connection.Start)
     assert (start.version_major, start.version_minor) == (0, 9)
     assert start.mechanisms.split() == ["PLAIN", "AMQPLAIN"]
-    assert start.server_properties["product"] == "Headrace"
-    assert start.server_properties["capabilities"]["publisher_confirms"] is True
+    properties: Any = start.server_properties
+    assert properties["product"] == "Headrace"
+    assert properties["capabilities"]["publisher_confirms"] is True
 
 
 @pytest.mark.parametrize("greeting", [b"AMQP\x01\x01\x00\x0a", b"AMQP\x00\x01\x00\x00", b"GET / HT"])
@@ -156,6 +157,12 @@ def test_a_channel_may_be_flown_again_but_not_stopped() -> None:
     assert isinstance(only(connection), commands.Channel.FlowOk)
     events(connection, to_bytes(1, commands.Channel.Flow(active=False)))
     assert closed_with(connection) == (540, "NOT_IMPLEMENTED")
+
+
+def test_a_new_secret_is_taken_note_of() -> None:
+    connection = opened()
+    assert events(connection, to_bytes(0, commands.Connection.UpdateSecret("new", "expired"))) == []
+    assert isinstance(only(connection), commands.Connection.UpdateSecretOk)
 
 
 def test_messages_come_whole() -> None:

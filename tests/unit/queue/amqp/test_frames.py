@@ -49,7 +49,7 @@ def taken(reader: FrameReader) -> list[tuple[int, int, bytes]]:
 
 
 def unmarshalled(data: bytes) -> list[object]:
-    values = []
+    values: list[object] = []
     while data:
         size, channel, value = pamqp_frame.unmarshal(data)
         assert channel == 3

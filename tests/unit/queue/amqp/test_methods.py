@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from pamqp.base import Frame
 from headrace.errors import QueueRefused
 from headrace.queue.amqp.methods import read_method, write_method
 
-METHODS = sorted(commands.INDEX_MAPPING.values(), key=lambda each: each.index)
+METHODS: list[type[Frame]] = [*cast("dict[int, type[Frame]]", commands.INDEX_MAPPING).values()]
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bit": st.booleans(),
     "octet": st.integers(0, 255),
