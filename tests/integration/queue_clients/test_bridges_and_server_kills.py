@@ -1,12 +1,10 @@
-"""The server that has both queues and topics is killed again and again while bridges run."""
+"""The server that has both queues and topics is killed at one step after the other while bridges run."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,25 @@ from pika.spec import BasicProperties
 from headrace.config import Address, BrokerConfig, QueueConfig
 from headrace.errors import QueueServerUnavailable
 from headrace.queue_clients.connection import QueueConnection
+from headrace.testing.failpoints import kill_at
 from headrace.testing.process import BrokerProcess
 from headrace.testing.waiting import eventually
 
-COUNT = 3000
-KILL_COUNT = 4
+COUNT = 2000
+TO_TOPIC = (
+    "queue.delivered",
+    "kafka.transaction.prepared",
+    "kafka.transaction.completed",
+    "queue.ack.before_sync",
+)
+TO_QUEUE = (
+    "queue.flush",
+    "queue.publish.before_sync",
+    "queue.publish.before_confirm",
+    "queue.ack.before_sync",
+)
+PASSED_WELL = 3
+"""How often a step is passed before the server is killed there."""
 PERSISTENT = 2
 
 
@@ -42,10 +54,8 @@ class SteadyPublisher(threading.Thread):
         super().__init__()
         self._url, self._queue = url, queue
         self.confirmed_count = 0
-
-    def has_confirmed(self, count: int) -> bool:
-        """Whether so many are confirmed."""
-        return self.confirmed_count >= count
+        self.allowed_count = 0
+        """How many may be published for now."""
 
     def run(self) -> None:
         """Publish all."""
@@ -57,6 +67,9 @@ class SteadyPublisher(threading.Thread):
                 async with await QueueConnection.open(self._url, name="publisher") as connection:
                     channel = await connection.channel(confirms=True)
                     while self.confirmed_count < COUNT:
+                        if self.confirmed_count >= self.allowed_count:
+                            await asyncio.sleep(0.01)
+                            continue
                         number = self.confirmed_count
                         properties = BasicProperties(message_id=f"m{number}", delivery_mode=PERSISTENT)
                         body = str(number).encode()
@@ -105,10 +118,6 @@ def _bodies(url: str, queue: str) -> list[int]:
     return asyncio.run(take())
 
 
-def _has_more(url: str, queue: str, count: int) -> bool:
-    return _count(url, queue) > count
-
-
 def _count(url: str, queue: str) -> int:
     async def count() -> int:
         async with await QueueConnection.open(url, name="test") as connection:
@@ -118,53 +127,50 @@ def _count(url: str, queue: str) -> int:
     return asyncio.run(count())
 
 
-@pytest.mark.long
-def test_from_a_queue_each_message_becomes_one_record_when_the_server_is_killed(
+def test_from_a_queue_each_message_becomes_one_record_wherever_the_server_is_killed(
     broker: BrokerProcess, name: str, command: Any
 ) -> None:
     _count(broker.amqp_url, name)
     publisher = SteadyPublisher(broker.amqp_url, name)
+    publisher.start()
     arguments = ("--from-queue", name, "--to-topic", name, "--url", broker.amqp_url, "-b", broker.bootstrap)
     with command("queues", "bridge", name, *arguments) as bridge:
         bridge.await_ready()
-        publisher.start()
-        for number in range(1, KILL_COUNT + 1):
-            reached = COUNT * number // (KILL_COUNT + 1)
-            eventually(partial(publisher.has_confirmed, reached), "it goes on", within_s=300)
-            broker.kill()
-            broker.start()
-        publisher.join(300)
-        assert publisher.confirmed_count == COUNT
+        broker.stop()
+        for number, step in enumerate(TO_TOPIC, start=1):
+            broker.start(kill_at(step, after=PASSED_WELL))
+            publisher.allowed_count = COUNT * number // (len(TO_TOPIC) + 1)
+            broker.await_killed(timeout_s=300)
+        broker.start()
+        publisher.allowed_count = COUNT
         values = eventually(lambda: _all(broker.bootstrap, name), "all are there", within_s=300)
+    publisher.join(300)
     assert values == list(range(COUNT))
 
 
-def _all(bootstrap: str, topic: str) -> list[int]:
-    values = _values(bootstrap, topic)
-    return values if len(values) >= COUNT else []
-
-
-@pytest.mark.long
-def test_from_a_topic_each_record_becomes_one_message_when_the_server_is_killed(
+def test_from_a_topic_each_record_becomes_one_message_wherever_the_server_is_killed(
     broker: BrokerProcess, name: str, command: Any
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, 1)])[name].result()
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0})
     arguments = ("--from-topic", name, "--to-queue", name, "--url", broker.amqp_url, "-b", broker.bootstrap)
-    chance = random.Random(11)
     with command("queues", "bridge", name, *arguments) as bridge:
         bridge.await_ready()
-        for number in range(KILL_COUNT):
-            share = range(COUNT * number // KILL_COUNT, COUNT * (number + 1) // KILL_COUNT)
-            for value in share:
+        broker.stop()
+        for number, step in enumerate(TO_QUEUE):
+            broker.start(kill_at(step, after=PASSED_WELL))
+            for value in range(COUNT * number // len(TO_QUEUE), COUNT * (number + 1) // len(TO_QUEUE)):
                 producer.produce(name, str(value).encode())
-                producer.poll(0)
-            least = chance.randrange(share.start, share.stop)
-            eventually(partial(_has_more, broker.amqp_url, name, least), "it goes on", within_s=300)
-            broker.kill()
-            broker.start()
+                producer.poll(0.001)
+            broker.await_killed(timeout_s=300)
+        broker.start()
         assert producer.flush(300) == 0
         eventually(lambda: _count(broker.amqp_url, name) >= COUNT, "all are there", within_s=300)
         bridge.end()
     assert _bodies(broker.amqp_url, name) == list(range(COUNT))
+
+
+def _all(bootstrap: str, topic: str) -> list[int]:
+    values = _values(bootstrap, topic)
+    return values if len(values) >= COUNT else []
