@@ -64,6 +64,7 @@ HANDSHAKE_FRAME_BYTES_MAX: Final = 8 * KIB
 FRAME_BYTES_MIN: Final = 4 * KIB
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN")
 LOCALE: Final = b"en_US"
+CLOSE_OK_FRAME: Final = frame(METHOD, 0, write_method(commands.Connection.CloseOk))
 TARGET_COUNT_MAX: Final = 256
 """How many pairs of an exchange and a routing key are remembered by their bytes."""
 
@@ -180,6 +181,9 @@ class Connection:
     def receive(self, data: bytes, now_s: float) -> None:
         """Take bytes. `next_event` tells what is in them."""
         self._received_s = now_s
+        if self._reader.is_broken and data.endswith(CLOSE_OK_FRAME):
+            # Where frames begin is not known any more, but a client's last word can be told by its end.
+            self.state = State.CLOSED
         self._reader.receive(data)
 
     @property

@@ -71,19 +71,19 @@ class FrameReader:
 
     __slots__ = (
         "_data",
-        "_is_broken",
         "_message_position",
         "_position",
         "_tail",
         "_tail_bytes_wanted",
         "frame_bytes_max",
+        "is_broken",
     )
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         """The most that a frame may have, its overhead included."""
         self._data = b""
-        self._is_broken = False
+        self.is_broken = False
         """Whether nobody knows where the next frame begins."""
         self._position = 0
         self._message_position = 0
@@ -97,7 +97,7 @@ class FrameReader:
 
     def receive(self, data: bytes) -> None:
         """Take bytes that have arrived."""
-        if self._is_broken:
+        if self.is_broken:
             return
         if self._position < len(self._data):
             # Frames are waiting to be taken; what comes now is after them.
@@ -206,7 +206,7 @@ class FrameReader:
 
     def _break(self) -> None:
         """Take nothing more."""
-        self._is_broken = True
+        self.is_broken = True
         self._data, self._position = b"", 0
         self._tail.clear()
 

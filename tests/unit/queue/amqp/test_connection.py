@@ -318,6 +318,16 @@ def test_a_client_may_close_its_connection() -> None:
     assert connection.state is State.CLOSED
 
 
+def test_the_end_is_heard_even_where_frames_can_not_be_told_apart() -> None:
+    connection = opened()
+    events(connection, b"\x07\x00\x01\x00\x00\x00\x00\xce")
+    assert closed_with(connection)[0] == 501
+    events(connection, b"garbage")
+    assert connection.state is State.CLOSING
+    events(connection, b"more" + to_bytes(0, commands.Connection.CloseOk()))
+    assert connection.state is State.CLOSED
+
+
 def test_both_sides_may_close_at_the_same_time() -> None:
     connection = opened()
     connection.shut_down()

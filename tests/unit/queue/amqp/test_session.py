@@ -8,10 +8,11 @@ import pytest
 from pamqp import commands
 from pamqp.body import ContentBody
 
+from headrace.queue.amqp.connection import GREETING
 from headrace.queue.amqp.session import OUTGOING_BYTES_MAX
 from headrace.queue.broker import QueueBroker
 from headrace.testing.amqp import publish, start_ok, to_bytes
-from headrace.testing.fuzz.queue_checks import GREETING, PlayedClient, PlayedLoop, new_broker
+from headrace.testing.fuzz.queue_checks import PlayedClient, PlayedLoop, new_broker
 
 
 @pytest.fixture
