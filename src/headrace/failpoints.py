@@ -66,6 +66,7 @@ FAILPOINTS: Final = {
     "queue.flush": "what clients of queues did is about to be written to the journal",
     "queue.publish.before_sync": "messages are written to the journal and not synced",
     "queue.publish.before_confirm": "messages are durable in the journal, and their publishers don't know it",
+    "queue.sent": "bytes were handed to the socket of a client of queues",
     "queue.delivered": "a message was handed to its consumer's connection; hit once for each delivery",
     "queue.ack.before_sync": "acknowledgements are written to the journal and not synced",
     "queue.dead_letter": "a dead letter's copy is in its queue, and its original is not gone",

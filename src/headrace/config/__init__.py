@@ -32,6 +32,7 @@ from headrace.config.environment import (
 )
 from headrace.config.log import COMPRESSION_TYPES, LogConfig
 from headrace.config.postgres import PostgresConfig
+from headrace.config.queue import QueueConfig
 from headrace.config.redis import RedisConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
 from headrace.config.streams import GUARANTEES, Guarantee, StreamsConfig
@@ -57,6 +58,7 @@ __all__ = [
     "Guarantee",
     "LogConfig",
     "PostgresConfig",
+    "QueueConfig",
     "RedisConfig",
     "SaslMechanism",
     "SecurityConfig",

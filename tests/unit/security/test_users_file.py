@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.kafka.security.users import UserRegistry
-from headrace.kafka.security.users_file import UsersFile, check_user_name, decode_users, encode_users
-from headrace.kafka.security.verifier import HASHES, ITERATION_COUNT_MIN, ScramVerifier, make_verifier
+from headrace.security.users import UserRegistry
+from headrace.security.users_file import UsersFile, check_user_name, decode_users, encode_users
+from headrace.security.verifier import HASHES, ITERATION_COUNT_MIN, ScramVerifier, make_verifier
 
 if TYPE_CHECKING:
     from pathlib import Path

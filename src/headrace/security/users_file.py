@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import ConfigError
-from headrace.kafka.security.verifier import HASHES, ScramVerifier
 from headrace.log.disk import SYSTEM_DISK
 from headrace.log.durable_file import make_directory_durably
+from headrace.security.verifier import HASHES, ScramVerifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from headrace.kafka.security.verifier import ScramName
+    from headrace.security.verifier import ScramName
 
     Verifiers = Mapping[ScramName, ScramVerifier]
     Users = Mapping[str, Verifiers]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.kafka.security import failed_logins
-from headrace.kafka.security.failed_logins import DELAY_S, DELAY_S_MAX, FORGIVEN_AFTER_S, FailedLogins
+from headrace.security import failed_logins
+from headrace.security.failed_logins import DELAY_S, DELAY_S_MAX, FORGIVEN_AFTER_S, FailedLogins
 
 
 def test_each_failure_from_an_address_waits_longer_up_to_a_maximum() -> None:

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError
-from headrace.kafka.security.mechanisms import LoginFailed, decoy, new_exchange
-from headrace.kafka.security.users import verifiers_of
-from headrace.kafka.security.verifier import (
+from headrace.security.mechanisms import LoginFailed, decoy, new_exchange
+from headrace.security.users import verifiers_of
+from headrace.security.verifier import (
     HASHES,
     ITERATION_COUNT,
     ITERATION_COUNT_MIN,
@@ -25,8 +25,8 @@ from headrace.kafka.security.verifier import (
 )
 
 if TYPE_CHECKING:
-    from headrace.kafka.security.users_file import Users
-    from headrace.kafka.security.verifier import ScramName
+    from headrace.security.users_file import Users
+    from headrace.security.verifier import ScramName
 
 MECHANISMS: list[Any] = list(HASHES)
 USERS = {

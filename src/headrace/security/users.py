@@ -10,15 +10,15 @@ import secrets
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from headrace.kafka.security.users_file import UsersFile, check_user_name
-from headrace.kafka.security.verifier import HASHES, ITERATION_COUNT, SALT_BYTES, make_verifier
+from headrace.security.users_file import UsersFile, check_user_name
+from headrace.security.verifier import HASHES, ITERATION_COUNT, SALT_BYTES, make_verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from headrace.kafka.security.users_file import Users
-    from headrace.kafka.security.verifier import ScramName, ScramVerifier
+    from headrace.security.users_file import Users
+    from headrace.security.verifier import ScramName, ScramVerifier
 
 
 class UserRegistry:

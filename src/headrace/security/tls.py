@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import ConfigError, ProtocolError
-from headrace.kafka.security.users_file import FORBIDDEN_MODE
+from headrace.security.users_file import FORBIDDEN_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

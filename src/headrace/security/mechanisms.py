@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import FaultError
-from headrace.kafka.security.verifier import (
+from headrace.security.verifier import (
     HASHES,
     ITERATION_COUNT,
     SALT_BYTES,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.config import SaslMechanism
-    from headrace.kafka.security.users_file import Users, Verifiers
-    from headrace.kafka.security.verifier import ScramName
+    from headrace.security.users_file import Users, Verifiers
+    from headrace.security.verifier import ScramName
 
     ReadUsers = Callable[[], Users]
 

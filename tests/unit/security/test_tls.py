@@ -13,7 +13,7 @@ import trustme
 
 from headrace.config import TlsConfig
 from headrace.errors import ProtocolError
-from headrace.kafka.security.tls import (
+from headrace.security.tls import (
     HANDSHAKE_BYTES_MAX,
     WRITE_BYTES,
     TlsStream,
