@@ -66,7 +66,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
             return
         self.host = peer_name[0]
-        self.name = f"{peer_name[0]}:{peer_name[1]}"
+        self.name = self.session.client = f"{peer_name[0]}:{peer_name[1]}"
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
         """Give back what the client held."""

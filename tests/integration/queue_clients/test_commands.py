@@ -120,6 +120,24 @@ def test_the_embedded_server_lists_all_its_queues_by_amqp(
     assert row["oldest_age_ms"] >= 0
 
 
+def test_what_is_removed_is_written_down_with_who_did_it(
+    embedded_url: str, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "headrace.audit")
+    for arguments in (
+        ("declare", name),
+        ("publish", name, "x"),
+        ("purge", name, "-y"),
+        ("delete", name, "-y"),
+    ):
+        CliRunner().invoke(new_app(["queues"]), ["queues", *arguments, "--url", embedded_url])
+    lines = [each.getMessage() for each in caplog.records if name in each.getMessage()]
+    assert [line.partition(", by guest from 127.0.0.1:")[0] for line in lines] == [
+        f"queue.purge queue={name} messages=1",
+        f"queue.delete queue={name} messages=0",
+    ]
+
+
 @pytest.mark.rabbitmq
 def test_rabbitmq_has_to_be_told_the_names_or_asked_by_http(rabbitmq_url: str) -> None:
     refused = CliRunner().invoke(new_app(["queues"]), ["queues", "list", "--url", rabbitmq_url]).exception

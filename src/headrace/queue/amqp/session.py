@@ -72,6 +72,8 @@ class Session:
     def __init__(self, broker: BrokerMethods, wire: Connection, edge: Edge) -> None:
         self.wire = wire
         self.user = ""
+        self.client = ""
+        """Where the client is, for the audit."""
         self.virtual_host = ""
         self.is_blocked = False
         """Whether the broker has no room for what the client publishes."""
