@@ -15,7 +15,8 @@ from headrace.queue.amqp.session import Session
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.queue.amqp.connection import ConnectionLimits, LoginAsked
+    from headrace.queue.amqp.connection import ConnectionLimits
+    from headrace.queue.amqp.events import LoginAsked
     from headrace.queue.interface import BrokerMethods
     from headrace.queue.logins import QueueLogins
     from headrace.queue.open_clients import OpenClients
