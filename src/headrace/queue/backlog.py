@@ -152,6 +152,7 @@ class Backlog:
             message.priority = (word >> PRIORITY_SHIFT) & PRIORITY_MAX
             message.share_count = (word >> SHARES_SHIFT) & SHARES_MAX
             message.references = 1
+            message.waits_for_disk = True
             entry = Entry(self._queue, message, position)
             entry.expires_ms = expires_ms
             entry.is_stored = bool(word & STORED)

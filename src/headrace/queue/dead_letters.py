@@ -49,6 +49,7 @@ def dead_letter(message: Message, queue: WorkQueue, reason: Reason, now_ms: int)
     copy.is_persistent = message.is_persistent
     copy.priority = message.priority
     copy.published_ms = now_ms
+    copy.waits_for_disk = True
     return copy
 
 

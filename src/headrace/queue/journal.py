@@ -151,6 +151,10 @@ class LogJournal:
         self._tell(operation)
         self._after_flush.append(lambda: then(moved))
 
+    def token_of(self, message: Message) -> int:
+        """Stands for the message being in the journal."""
+        return (message.location >> POSITION_BITS) + 1
+
     def load(self, message: Message) -> None:
         """Read a message whose body is not in memory."""
         offset = message.location >> POSITION_BITS

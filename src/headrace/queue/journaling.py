@@ -66,6 +66,10 @@ class Journal(Protocol):
         """A durable exchange, queue or binding has come or gone."""
         ...
 
+    def token_of(self, message: Message) -> int:
+        """Stands for the message being in the journal."""
+        ...
+
     def load(self, message: Message) -> None:
         """Read a message whose body is not in memory."""
         ...
@@ -108,6 +112,10 @@ class NoJournal:
 
     def change(self, record: TopologyRecord) -> None:
         """Nothing survives."""
+
+    def token_of(self, message: Message) -> int:  # noqa: ARG002
+        """Nothing is waited for."""
+        return 0
 
     def load(self, message: Message) -> None:  # noqa: ARG002
         """Bodies never leave memory here."""

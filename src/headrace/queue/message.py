@@ -33,6 +33,7 @@ class Message:
         "references",
         "routing_key",
         "share_count",
+        "waits_for_disk",
     )
 
     def __init__(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
@@ -53,6 +54,11 @@ class Message:
         """How many queues hold it."""
         self.share_count = 1
         """How many queues its bytes in the journal were written for."""
+        self.waits_for_disk = False
+        """Whether it may be delivered only once it is durable: the copy of a dead letter is.
+
+        If a crash took it back, its original would die again, and the consumer see the same copy twice.
+        """
 
 
 class Entry:

@@ -428,11 +428,20 @@ class WorkQueue:
         """Whether a crash after the delivery would flag it; if not, see to it that this becomes so."""
         if not entry.is_stored or entry.redelivered:
             return True
+        if entry.message.waits_for_disk and not self._is_on_disk(entry.message):
+            return False
         position = entry.position
         horizon = self.horizon
         if position >= horizon - self._horizon_ahead and horizon == self.horizon_asked:
             self._ask_for_horizon(position)
         return position < horizon
+
+    def _is_on_disk(self, message: Message) -> bool:
+        token = self._journal.token_of(message)
+        message.waits_for_disk = token > self._journal.durable_token
+        if message.waits_for_disk:
+            self._journal.when_durable(token, lambda: self._services.wake(self))
+        return not message.waits_for_disk
 
     def _ask_for_horizon(self, position: int) -> None:
         step = self._horizon_step
