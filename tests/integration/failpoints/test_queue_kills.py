@@ -48,6 +48,13 @@ class Client:
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=60)
         self._reader = FrameReader(131_072)
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
         self.send(GREETING + start_ok())
         self.await_method(commands.Connection.Tune)
         tuned = commands.Connection.TuneOk(2_047, 131_072, HEARTBEAT_S)
@@ -279,7 +286,7 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_again_at_any_f
         broker.start()
         eventually(
             lambda: (
-                len({name.partition(":")[0] for name in publisher.confirmed}) == MESSAGE_COUNT
+                len({name.partition(":")[0] for name in publisher.confirmed.copy()}) == MESSAGE_COUNT
                 or publisher.error
                 or consumer.error
             ),
@@ -287,7 +294,7 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_again_at_any_f
             within_s=300,
         )
         eventually(
-            lambda: publisher.confirmed <= consumer.settled.keys() or consumer.error,
+            lambda: publisher.confirmed.copy() <= consumer.settled.copy().keys() or consumer.error,
             "all messages being settled",
             within_s=300,
         )

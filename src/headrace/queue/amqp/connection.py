@@ -30,6 +30,15 @@ from pamqp import commands
 from headrace.config import KIB, MIB
 from headrace.errors import QueueRefused
 from headrace.queue.amqp.channel import Channel, Publish, read_target
+from headrace.queue.amqp.events import (
+    CHANNEL_CLOSED,
+    CHANNEL_OPENED,
+    Ack,
+    ChannelClosed,
+    Event,
+    LoginAsked,
+    OpenAsked,
+)
 from headrace.queue.amqp.frames import (
     BODY,
     HEADER,
@@ -98,46 +107,6 @@ class ConnectionLimits:
     """Content that has come in part, over all channels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoginAsked:
-    """A client says who it is. Answer with `login_succeeded` or `login_failed`."""
-
-    mechanism: str
-    response: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAsked:
-    """A client wants a virtual host. Answer with `open_succeeded` or `fail`."""
-
-    virtual_host: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelOpened:
-    """A channel is there. It was answered already."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelClosed:
-    """A channel is gone, by its client's wish. It was answered already."""
-
-
-class Ack:
-    """basic.ack, which comes with every message."""
-
-    __slots__ = ("delivery_tag", "is_multiple")
-
-    def __init__(self, delivery_tag: int, *, is_multiple: bool) -> None:
-        self.delivery_tag = delivery_tag
-        self.is_multiple = is_multiple
-
-
-Event = LoginAsked | OpenAsked | ChannelOpened | ChannelClosed | Ack | Method
-"""`Publish` is one as well."""
-
-CHANNEL_OPENED: Final = ChannelOpened()
-CHANNEL_CLOSED: Final = ChannelClosed()
 SERVER_CAPABILITIES: Final = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,

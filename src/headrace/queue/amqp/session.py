@@ -23,14 +23,8 @@ from pamqp import commands
 from headrace.config import KIB
 from headrace.errors import QueueRefused
 from headrace.queue.amqp.channel import Publish
-from headrace.queue.amqp.connection import (
-    Ack,
-    ChannelClosed,
-    ChannelOpened,
-    LoginAsked,
-    OpenAsked,
-    State,
-)
+from headrace.queue.amqp.connection import State
+from headrace.queue.amqp.events import Ack, ChannelClosed, ChannelOpened, LoginAsked, OpenAsked
 from headrace.queue.amqp.frames import (
     body_frames,
     confirm_frame,
@@ -43,7 +37,8 @@ from headrace.queue.amqp.frames import (
 from headrace.queue.amqp.operations import operate
 
 if TYPE_CHECKING:
-    from headrace.queue.amqp.connection import Connection, Event
+    from headrace.queue.amqp.connection import Connection
+    from headrace.queue.amqp.events import Event
     from headrace.queue.amqp.methods import Method
     from headrace.queue.interface import BrokerMethods, ChannelMethods, ConnectionMethods, Fetched
     from headrace.queue.message import Message

@@ -12,16 +12,8 @@ from pamqp.heartbeat import Heartbeat
 
 from headrace.errors import QueueRefused
 from headrace.queue.amqp.channel import Publish
-from headrace.queue.amqp.connection import (
-    GREETING,
-    Ack,
-    ChannelClosed,
-    ChannelOpened,
-    Connection,
-    ConnectionLimits,
-    LoginAsked,
-    State,
-)
+from headrace.queue.amqp.connection import GREETING, Connection, ConnectionLimits, State
+from headrace.queue.amqp.events import Ack, ChannelClosed, ChannelOpened, LoginAsked
 from headrace.queue.amqp.frames import METHOD, frame
 from headrace.queue.amqp.methods import write_method
 from headrace.testing.amqp import LIMITS, events, only, opened, publish, start_ok, taken, to_bytes
