@@ -460,7 +460,7 @@ class Channel:
             return
         accepting = queues
         for queue in queues:
-            if queue.refuses:
+            if queue.may_refuse and queue.refuses:
                 accepting = self._accepting(queues, message, now_ms)
                 break
         is_stored = vhost.enqueue(accepting, message, now_ms) if accepting else False
