@@ -12,7 +12,8 @@ import typer
 
 from headrace.config import default_queues_url
 from headrace.errors import ConfigError, QueueServerRefused
-from headrace.queue_clients.connection import NO_QUEUE, QueueConnection
+from headrace.queue_clients.channel import NO_QUEUE
+from headrace.queue_clients.connection import QueueConnection
 
 Answer = TypeVar("Answer")
 

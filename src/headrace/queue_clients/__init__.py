@@ -2,7 +2,7 @@
 
 | module | responsibility |
 |---|---|
-| `connection` | pika's asynchronous client as coroutines: connections, channels, confirms, transactions |
+| `connection`, `channel` | pika's asynchronous client as coroutines: answers, confirms, transactions |
 | `delivery` | a message that was taken out of a queue |
 | `deaths` | why a message was dead-lettered, and what it was before; pure |
 | `dead_letters` | puts a message that can't be delivered where it can be found, with the cause |

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from headrace.queue_clients.connection import QueueChannel
+from headrace.queue_clients.channel import QueueChannel
 from headrace.queue_clients.deaths import with_death
 from headrace.queue_clients.delivery import Delivery, copied
 

@@ -17,7 +17,8 @@ from urllib.parse import quote, unquote, urlsplit
 import httpx
 
 from headrace.errors import ConfigError, QueueServerRefused, QueueServerUnavailable
-from headrace.queue_clients.connection import NO_QUEUE, QueueConnection
+from headrace.queue_clients.channel import NO_QUEUE
+from headrace.queue_clients.connection import QueueConnection
 
 LISTING: Final = "amq.headrace.queues"
 """What looks like a queue of the embedded server, and holds the listing of all."""

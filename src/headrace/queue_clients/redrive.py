@@ -22,7 +22,8 @@ from typing import Final
 
 from headrace.errors import ConfigError, QueueServerRefused
 from headrace.failpoints import hit
-from headrace.queue_clients.connection import NO_QUEUE, QueueChannel, QueueConnection
+from headrace.queue_clients.channel import NO_QUEUE, QueueChannel
+from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.deaths import cause_of, deaths_of, sent_back
 from headrace.queue_clients.delivery import Delivery, copied
 from headrace.queue_clients.redrive_filter import RedriveFilter

@@ -36,7 +36,8 @@ from headrace.queue_clients.bridge.position import Position
 from headrace.queue_clients.bridge.progress import BridgeProgress
 from headrace.queue_clients.bridge.records import PERSISTENT, TopicRecord, message_of
 from headrace.queue_clients.bridge.topic_reader import TopicReader
-from headrace.queue_clients.connection import NO_QUEUE, QueueChannel, QueueConnection
+from headrace.queue_clients.channel import NO_QUEUE, QueueChannel
+from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.running import keep_running
 
 if TYPE_CHECKING:

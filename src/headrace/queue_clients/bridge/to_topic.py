@@ -33,7 +33,8 @@ from headrace.failpoints import hit
 from headrace.logs import fields
 from headrace.queue_clients.bridge.progress import BridgeProgress
 from headrace.queue_clients.bridge.topic_writer import Outcome, TopicWriter
-from headrace.queue_clients.connection import Consumer, QueueChannel, QueueConnection
+from headrace.queue_clients.channel import Consumer, QueueChannel
+from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.dead_letters import DeadLetters
 from headrace.queue_clients.running import keep_running
 

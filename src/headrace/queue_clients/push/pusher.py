@@ -24,7 +24,8 @@ import httpx
 
 from headrace.failpoints import hit
 from headrace.logs import fields
-from headrace.queue_clients.connection import QueueChannel, QueueConnection
+from headrace.queue_clients.channel import QueueChannel
+from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.dead_letters import DeadLetters
 from headrace.queue_clients.push.metrics import PushMetrics
 from headrace.queue_clients.push.request import check_headers, key_of, request_headers
