@@ -20,7 +20,6 @@ from headrace.testing.failpoints import kill_at
 from headrace.testing.process import BrokerProcess
 from headrace.testing.waiting import eventually
 
-COUNT = 2000
 TO_TOPIC = (
     "queue.delivered",
     "kafka.transaction.prepared",
@@ -33,6 +32,7 @@ TO_QUEUE = (
     "queue.publish.before_confirm",
     "queue.ack.before_sync",
 )
+PAUSE_S = 0.005
 PASSED_WELL = 3
 """How often a step is passed before the server is killed there."""
 PERSISTENT = 2
@@ -48,35 +48,55 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 class SteadyPublisher(threading.Thread):
-    """Publishes numbered messages, each until it is confirmed: with the same id when it is sent again."""
+    """Publishes numbers until it is stopped, each with the same id until it is confirmed."""
 
     def __init__(self, url: str, queue: str) -> None:
         super().__init__()
         self._url, self._queue = url, queue
-        self.confirmed_count = 0
-        self.allowed_count = 0
-        """How many may be published for now."""
+        self.stopping = threading.Event()
+        self.count = 0
 
     def run(self) -> None:
-        """Publish all."""
-        asyncio.run(self._publish_all())
+        """Publish."""
+        asyncio.run(self._publish())
 
-    async def _publish_all(self) -> None:
-        while self.confirmed_count < COUNT:
+    async def _publish(self) -> None:
+        while not self.stopping.is_set():
             try:
                 async with await QueueConnection.open(self._url, name="publisher") as connection:
                     channel = await connection.channel(confirms=True)
-                    while self.confirmed_count < COUNT:
-                        if self.confirmed_count >= self.allowed_count:
-                            await asyncio.sleep(0.01)
-                            continue
-                        number = self.confirmed_count
-                        properties = BasicProperties(message_id=f"m{number}", delivery_mode=PERSISTENT)
-                        body = str(number).encode()
+                    while not self.stopping.is_set():
+                        properties = BasicProperties(message_id=f"m{self.count}", delivery_mode=PERSISTENT)
+                        body = str(self.count).encode()
                         await channel.publish(body, properties=properties, routing_key=self._queue)
-                        self.confirmed_count += 1
+                        self.count += 1
             except QueueServerUnavailable:
                 await asyncio.sleep(0.05)
+
+
+class SteadyProducer(threading.Thread):
+    """Writes numbers to a topic until it is stopped, a few at a time, so that they come in many batches."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__()
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "log_level": 0,
+            "linger.ms": 0,
+        }
+        self._producer = Producer(settings)
+        self._topic = topic
+        self.stopping = threading.Event()
+        self.count = 0
+
+    def run(self) -> None:
+        """Write."""
+        while not self.stopping.wait(PAUSE_S):
+            self._producer.produce(self._topic, str(self.count).encode())
+            self._producer.poll(0)
+            self.count += 1
+        assert self._producer.flush(300) == 0
 
 
 def _values(bootstrap: str, topic: str) -> list[int]:
@@ -132,20 +152,12 @@ def test_from_a_queue_each_message_becomes_one_record_wherever_the_server_is_kil
 ) -> None:
     _count(broker.amqp_url, name)
     publisher = SteadyPublisher(broker.amqp_url, name)
-    publisher.start()
     arguments = ("--from-queue", name, "--to-topic", name, "--url", broker.amqp_url, "-b", broker.bootstrap)
     with command("queues", "bridge", name, *arguments) as bridge:
         bridge.await_ready()
-        broker.stop()
-        for number, step in enumerate(TO_TOPIC, start=1):
-            broker.start(kill_at(step, after=PASSED_WELL))
-            publisher.allowed_count = COUNT * number // (len(TO_TOPIC) + 1)
-            broker.await_killed(timeout_s=300)
-        broker.start()
-        publisher.allowed_count = COUNT
-        values = eventually(lambda: _all(broker.bootstrap, name), "all are there", within_s=300)
-    publisher.join(300)
-    assert values == list(range(COUNT))
+        _kill_at_each(TO_TOPIC, broker, publisher)
+        values = eventually(lambda: _all(broker.bootstrap, name, publisher.count), within_s=200)
+    assert values == list(range(publisher.count))
 
 
 def test_from_a_topic_each_record_becomes_one_message_wherever_the_server_is_killed(
@@ -153,24 +165,33 @@ def test_from_a_topic_each_record_becomes_one_message_wherever_the_server_is_kil
 ) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, 1)])[name].result()
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0})
+    producer = SteadyProducer(broker.bootstrap, name)
     arguments = ("--from-topic", name, "--to-queue", name, "--url", broker.amqp_url, "-b", broker.bootstrap)
     with command("queues", "bridge", name, *arguments) as bridge:
         bridge.await_ready()
-        broker.stop()
-        for number, step in enumerate(TO_QUEUE):
-            broker.start(kill_at(step, after=PASSED_WELL))
-            for value in range(COUNT * number // len(TO_QUEUE), COUNT * (number + 1) // len(TO_QUEUE)):
-                producer.produce(name, str(value).encode())
-                producer.poll(0.001)
-            broker.await_killed(timeout_s=300)
-        broker.start()
-        assert producer.flush(300) == 0
-        eventually(lambda: _count(broker.amqp_url, name) >= COUNT, "all are there", within_s=300)
+        _kill_at_each(TO_QUEUE, broker, producer)
+        eventually(lambda: _count(broker.amqp_url, name) >= producer.count, "all are there", within_s=200)
         bridge.end()
-    assert _bodies(broker.amqp_url, name) == list(range(COUNT))
+    assert _bodies(broker.amqp_url, name) == list(range(producer.count))
 
 
-def _all(bootstrap: str, topic: str) -> list[int]:
+def _kill_at_each(
+    steps: tuple[str, ...], broker: BrokerProcess, source: SteadyPublisher | SteadyProducer
+) -> None:
+    """Let the source work while the broker dies at one step after the other, and then end."""
+    broker.stop()
+    source.start()
+    try:
+        for step in steps:
+            broker.start(kill_at(step, after=PASSED_WELL))
+            broker.await_killed(timeout_s=120)
+    finally:
+        source.stopping.set()
+    broker.start()
+    source.join(200)
+    assert source.count > 0
+
+
+def _all(bootstrap: str, topic: str, count: int) -> list[int]:
     values = _values(bootstrap, topic)
-    return values if len(values) >= COUNT else []
+    return values if len(values) >= count else []
