@@ -61,15 +61,18 @@ class SteadyPublisher(threading.Thread):
         asyncio.run(self._publish())
 
     async def _publish(self) -> None:
-        while not self.stopping.is_set():
+        is_pending = False
+        while is_pending or not self.stopping.is_set():
             try:
                 async with await QueueConnection.open(self._url, name="publisher") as connection:
                     channel = await connection.channel(confirms=True)
-                    while not self.stopping.is_set():
+                    while is_pending or not self.stopping.is_set():
+                        is_pending = True
                         properties = BasicProperties(message_id=f"m{self.count}", delivery_mode=PERSISTENT)
                         body = str(self.count).encode()
                         await channel.publish(body, properties=properties, routing_key=self._queue)
                         self.count += 1
+                        is_pending = False
             except QueueServerUnavailable:
                 await asyncio.sleep(0.05)
 
