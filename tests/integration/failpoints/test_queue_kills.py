@@ -82,7 +82,8 @@ class Client:
             found = None
             for number, channel, payload in self.frames():
                 _, _, value = pamqp_frame.unmarshal(frame(number, channel, payload))
-                assert not isinstance(value, commands.Connection.Close | commands.Channel.Close), dict(value)
+                assert not isinstance(value, commands.Channel.Close), dict(value)
+                _check_open(value)
                 if isinstance(value, kind):
                     found = value
             if found is not None:
@@ -169,6 +170,7 @@ class Publisher(Worker):
             _, _, value = pamqp_frame.unmarshal(frame(kind, channel, payload))
             if isinstance(value, Heartbeat):
                 continue
+            _check_open(value)
             assert isinstance(value, commands.Basic.Ack), value
             last = value.delivery_tag
             for tag in [tag for tag in unconfirmed if tag == last or (value.multiple and tag < last)]:
@@ -220,6 +222,12 @@ class Consumer(Worker):
         if name in self.seen and not is_redelivered:
             self.mistakes.append(f"{name} comes again and does not say so")
         self.seen.add(name)
+
+
+def _check_open(value: object) -> None:
+    """A broker that stops in good order says so."""
+    if isinstance(value, commands.Connection.Close):
+        raise ConnectionError(f"the broker has closed the connection: {value.reply_text}")
 
 
 def _message(name: str) -> bytes:
@@ -282,6 +290,7 @@ def test_nothing_confirmed_is_lost_and_nothing_acknowledged_comes_again_at_any_f
             publisher.allowed_count = MESSAGE_COUNT * number // (len(failpoints) + 1)
             broker.start(kill_at(name, after=chance.randint(0, 3)))
             broker.await_killed()
+            assert (publisher.error, consumer.error) == (None, None)
         publisher.allowed_count = MESSAGE_COUNT
         broker.start()
         eventually(
