@@ -94,12 +94,16 @@ class Backlog:
         self.body_bytes -= entry.message.body_bytes
         return entry
 
-    def holds(self, position: int) -> bool:
-        """Whether the message of this position waits here."""
-        return self._entry(position) is not None or self._find(position) is not None
+    def location_of(self, position: int) -> int:
+        """Where the message of this position lies in the journal; NOWHERE if it does not wait here."""
+        entry = self._entry(position)
+        if entry is not None:
+            return entry.message.location
+        found = self._find(position)
+        return NOWHERE if found is None else found[0][found[1]]
 
-    def relocate(self, position: int, location: int) -> None:
-        """Note that the message of this position has moved in the journal."""
+    def relocate(self, position: int, location: int) -> bool:
+        """Note that the message of this position has moved in the journal; False if it is not here."""
         entry = self._entry(position)
         found = self._find(position)
         if entry is not None:
@@ -107,6 +111,7 @@ class Backlog:
         elif found is not None:
             chunk, index = found
             chunk[index] = location
+        return entry is not None or found is not None
 
     def delivery_count_of(self, position: int) -> int:
         """How often the message of this position came back; 0 where it does not wait here."""

@@ -339,6 +339,7 @@ class Channel:
         try:
             for message, mandatory in publishes:
                 self._publish(message, mandatory=mandatory)
+                self._services.flush_soon()
             for _, entry, how in settlements:
                 self._do(entry, how)
         finally:
@@ -456,7 +457,7 @@ class Channel:
             return
         accepting = queues
         for queue in queues:
-            if queue.refuses:
+            if queue.may_refuse and queue.refuses:
                 accepting = self._accepting(queues, message, now_ms)
                 break
         is_stored = vhost.enqueue(accepting, message, now_ms) if accepting else False

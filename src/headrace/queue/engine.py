@@ -154,13 +154,12 @@ class QueueEngine:
             raise
 
     def _recover(self) -> None:
-        recovery = Recovery(self.broker)
+        recovery = Recovery(self.broker, self.journal.needed)
         try:
             recovery.run(self.log)
         except BaseException:
             self.abandon()
             raise
-        self.journal.live_bytes = recovery.live_bytes
         if recovery.message_count:
             logger.info("%d messages wait in queues", recovery.message_count)
 

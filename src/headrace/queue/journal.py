@@ -39,6 +39,7 @@ from headrace.queue.journal_format import (
     write_published,
     write_record,
 )
+from headrace.queue.needed import Needed
 from headrace.queue.topology import write_topology
 
 if TYPE_CHECKING:
@@ -84,8 +85,7 @@ class LogJournal:
         self._is_syncing = False
         self._next_offset = log.end_offset
         self._batches: OrderedDict[int, bytes] = OrderedDict()
-        self.live_bytes = 0
-        """About how much of the journal is still needed."""
+        self.needed = Needed()
         self.failed: StorageError | None = None
         self.is_kept = True
         self.flush_count = 0
@@ -115,12 +115,14 @@ class LogJournal:
         self._parts += (front, body)
         self.pending_bytes += size_bytes
         self._has_publishes = True
-        self.live_bytes += message.body_bytes + ENTRY_BYTES
+        self.needed.added(self._next_offset, len(entries), message.body_bytes + ENTRY_BYTES)
 
     def settle(self, entry: Entry) -> None:
         """A message has left a queue for good."""
         message = entry.message
-        self.live_bytes -= (message.body_bytes + ENTRY_BYTES) // message.share_count
+        self.needed.removed(
+            message.location >> POSITION_BITS, (message.body_bytes + ENTRY_BYTES) // message.share_count
+        )
         if entry.is_stored:
             self._parts.append(AT.pack(SETTLED, entry.queue.queue_id, entry.position))
             self.pending_bytes += AT.size
@@ -133,6 +135,7 @@ class LogJournal:
 
     def horizon(self, queue_id: int, position: int) -> None:
         """Messages of the queue below the position may have been delivered."""
+        self.needed.declared(self._next_offset)
         self._tell(AT.pack(HORIZON, queue_id, position))
 
     def purged(self, queue_id: int, below_position: int, kept: Collection[int]) -> None:
@@ -142,6 +145,7 @@ class LogJournal:
 
     def change(self, record: TopologyRecord) -> None:
         """A durable exchange, queue or binding has come or gone."""
+        self.needed.declared(self._next_offset)
         table = write_topology(record)
         self._tell(TOPOLOGY_HEAD.pack(TOPOLOGY, len(table)) + table)
 

@@ -27,6 +27,7 @@ from headrace.queue.journal_format import (
     HORIZON,
     MOVED,
     POSITION,
+    POSITION_BITS,
     PUBLISH,
     PURGED_HEAD,
     SETTLED,
@@ -66,6 +67,7 @@ class Reclaiming:
         self._services = broker.services
         self._journal = journal
         self._log = journal.log
+        self._needed = journal.needed
         self._submit = submit
         self._segment_bytes = segment_bytes
         self._is_running = False
@@ -79,7 +81,7 @@ class Reclaiming:
         if self._is_running or self._services.is_stopped:
             return
         segments = self._log.segments
-        if len(segments) > 1 and self._log.size_bytes > 2 * self._journal.live_bytes + self._segment_bytes:
+        if len(segments) > 1 and self._log.size_bytes > 2 * self._needed.live_bytes + self._segment_bytes:
             self._is_running = True
             self._has_declarations = False
             self._step(self._log.start_offset, segments[1].base_offset)
@@ -88,19 +90,21 @@ class Reclaiming:
         """Write again what is needed of the next piece."""
         if self._services.is_stopped or self._journal.failed is not None:
             return
+        offset = self._needed.next_offset(offset, end_offset)
+        if offset >= end_offset:
+            self._finish(end_offset)
+            return
         try:
             data = self._log.read(offset, size_bytes_max=STEP_BYTES, below_offset=end_offset)
         except StorageError as error:
             self._journal.fail(error)
             return
         for found, value in split_values(data):
-            self._keep(value)
+            if found == self._needed.next_offset(found, found + 1):
+                self._keep(found, value)
             offset = found + 1
         self._broker.flush()
-        if data and offset < end_offset:
-            self._services.loop.call_soon(lambda: self._step(offset, end_offset))
-        else:
-            self._finish(end_offset)
+        self._services.loop.call_soon(lambda: self._step(offset, end_offset))
 
     def _finish(self, end_offset: int) -> None:
         if self._has_declarations:
@@ -118,6 +122,7 @@ class Reclaiming:
             except StorageError as error:
                 self._journal.fail(error)
                 return
+            self._needed.forget_below(end_offset)
             hit("queue.reclaimed")
             self._submit(self._remove_files, self._ended)
 
@@ -135,36 +140,38 @@ class Reclaiming:
         self.reclaimed_count += 1
         self.look()
 
-    def _keep(self, value: bytes) -> None:
+    def _keep(self, offset: int, value: bytes) -> None:
+        self._has_declarations = self._has_declarations or self._needed.has_declarations(offset)
         position = 0
         while position < len(value):
             kind = value[position]
             if kind in {PUBLISH, MOVED}:
                 published = read_published(value, position)
-                self._keep_message(value, published)
+                self._keep_message(offset, value, published)
                 position = published.end
             else:
-                self._has_declarations = self._has_declarations or kind in {TOPOLOGY, HORIZON}
                 position += _size_bytes(kind, value, position)
 
-    def _keep_message(self, value: bytes, published: Published) -> None:
+    def _keep_message(self, offset: int, value: bytes, published: Published) -> None:
         places = []
         for place in published.places:
             queue = self._services.queues.get(place.queue_id)
-            if queue is not None and queue.holds(place.position):
+            if queue is not None and queue.location_of(place.position) >> POSITION_BITS == offset:
                 count = queue.delivery_count_of(place.position)
                 places.append(place._replace(delivery_count=count))
         if places:
             kept: Sequence[Place] = tuple(places)
             self._journal.move(
-                write_moved(value, published, kept), lambda location: self._relocate(kept, location)
+                write_moved(value, published, kept),
+                lambda location: self._relocate(kept, offset, location),
             )
 
-    def _relocate(self, places: Sequence[Place], location: int) -> None:
+    def _relocate(self, places: Sequence[Place], offset: int, location: int) -> None:
+        """Note where a message is now."""
         for place in places:
             queue = self._services.queues.get(place.queue_id)
-            if queue is not None:
-                queue.relocate(place.position, location)
+            if queue is not None and queue.relocate(place.position, location):
+                self._needed.moved(offset, location >> POSITION_BITS)
 
     def _declare_again(self) -> None:
         for vhost in self._broker.vhosts.values():

@@ -38,7 +38,9 @@ from headrace.queue.journal_format import (
     COUNTED,
     HORIZON,
     MOVED,
+    ONE_PLACE_HEAD,
     POSITION,
+    POSITION_BITS,
     PUBLISH,
     PURGED,
     PURGED_HEAD,
@@ -54,10 +56,12 @@ from headrace.queue.topology import QueueGone, QueueMade, read_topology
 if TYPE_CHECKING:
     from headrace.log.partition import PartitionLog
     from headrace.queue.broker import QueueBroker
+    from headrace.queue.needed import Needed
     from headrace.queue.work_queue import WorkQueue
 
 READ_BYTES: Final = 1024 * 1024
 CHUNK_BITS: Final = 16
+NOT_ONE: Final = (0,) * 13
 
 
 class Positions:
@@ -125,11 +129,11 @@ class RecoveredQueue:
 class Recovery:
     """Reads a journal into a broker that is empty."""
 
-    def __init__(self, broker: QueueBroker) -> None:
+    def __init__(self, broker: QueueBroker, needed: Needed) -> None:
         self._broker = broker
         self._queues: dict[int, RecoveredQueue] = {}
         self._queue_id_max = 0
-        self.live_bytes = 0
+        self._needed = needed
         self.message_count = 0
 
     def run(self, log: PartitionLog) -> None:
@@ -167,6 +171,7 @@ class Recovery:
         if kind == HORIZON:
             _, queue_id, at = AT.unpack_from(value, position)
             self._queue(queue_id).horizon = at
+            self._needed.declared(offset)
             return position + AT.size
         if kind == CAME_BACK:
             _, queue_id, at, count = COUNTED.unpack_from(value, position)
@@ -175,10 +180,37 @@ class Recovery:
         if kind == PURGED:
             return self._purged(value, position)
         if kind == TOPOLOGY:
+            self._needed.declared(offset)
             return self._topology(value, position)
         raise CorruptBatch(f"the queues' journal has an unknown operation {kind} at offset {offset}")
 
     def _published(self, offset: int, value: bytes, position: int) -> int:
+        # Nearly all messages are in one queue, and starting lives on this.
+        fields = ONE_PLACE_HEAD.unpack_from(value, position) if value[position + 3] == 1 else NOT_ONE
+        _, priority, places, exchange, key, properties, body, _, queue_id, at, expires_ms, count, stored = (
+            fields
+        )
+        if places != 1:
+            return self._published_to_many(offset, value, position)
+        queue = self._queue(queue_id)
+        if at >= queue.next_position:
+            queue.next_position = at + 1
+        else:
+            queue.settled.discard(at)
+        if stored:
+            word = body << SIZE_SHIFT | priority << PRIORITY_SHIFT | 1 << SHARES_SHIFT | STORED
+            queue.rows.extend(
+                (
+                    offset << POSITION_BITS | position,
+                    at,
+                    expires_ms,
+                    word | min(count, COUNT_MAX) << COUNT_SHIFT,
+                )
+            )
+        end: int = position + ONE_PLACE_HEAD.size + exchange + key + properties + body
+        return end
+
+    def _published_to_many(self, offset: int, value: bytes, position: int) -> int:
         published = read_published(value, position)
         shares = min(len(published.places), SHARES_MAX)
         word = (
@@ -244,7 +276,8 @@ class Recovery:
             level = queue.level_of((word >> PRIORITY_SHIFT) & PRIORITY_MAX)
             level.recovered(at, position, expires_ms, word)
             size_bytes = (word >> SIZE_SHIFT) + ENTRY_BYTES
-            self.live_bytes += size_bytes // ((word >> SHARES_SHIFT) & SHARES_MAX)
+            shares = (word >> SHARES_SHIFT) & SHARES_MAX
+            self._needed.added(at >> POSITION_BITS, 1, size_bytes // shares)
             self.message_count += 1
         queue.recovered(
             next_position=max(recovered.next_position, recovered.horizon), horizon=recovered.horizon

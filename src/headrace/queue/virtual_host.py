@@ -144,9 +144,18 @@ class VirtualHost:
 
     def enqueue(self, queues: Sequence[WorkQueue], message: Message, now_ms: int) -> bool:
         """Put a message into queues; return whether it has to be durable before it is confirmed."""
+        message.published_ms = now_ms
+        if len(queues) == 1:
+            # Nearly always, and so without lists.
+            queue = queues[0]
+            entry = queue.new_entry(message, now_ms)
+            message.references = 1
+            if entry.is_stored:
+                self.services.journal.publish(message, (entry,))
+            queue.accept(entry, now_ms)
+            return entry.is_stored
         entries = [queue.new_entry(message, now_ms) for queue in queues]
         message.references = message.share_count = len(entries)
-        message.published_ms = now_ms
         is_stored = False
         for entry in entries:
             is_stored = is_stored or entry.is_stored

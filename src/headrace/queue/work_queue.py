@@ -97,6 +97,7 @@ class WorkQueue:
         self.is_stored = durable and owner is None and services.journal.is_kept
         """Whether its persistent messages survive a restart."""
         self.is_deleted = False
+        self._message_ttl_ms = arguments.message_ttl_ms
         self.next_position = 0
         head_count_max = services.limits.resident_count_max
         self.levels = [
@@ -116,6 +117,8 @@ class WorkQueue:
         self.count = 0
         """How many are ready."""
         self._is_bounded = arguments.length_max is not None or arguments.length_bytes_max is not None
+        self.may_refuse = self._is_bounded and arguments.overflow != "drop-head"
+        """Whether publishers have to be told when the queue is full."""
         self._schedule()
 
     @property
@@ -133,18 +136,16 @@ class WorkQueue:
         position = self.next_position
         self.next_position = position + 1
         entry = Entry(self, message, position)
-        ttl_ms = self.arguments.message_ttl_ms
-        own_ms = message.expiration_ms
+        ttl_ms, own_ms = self._message_ttl_ms, message.expiration_ms
         if ttl_ms is not None or own_ms is not None:
-            shortest = min(each for each in (ttl_ms, own_ms) if each is not None)
-            entry.expires_ms = now_ms + shortest
+            entry.expires_ms = now_ms + min(each for each in (ttl_ms, own_ms) if each is not None)
         entry.is_stored = self.is_stored and message.is_persistent
         return entry
 
     @property
     def refuses(self) -> bool:
         """Whether the queue is full and its publishers are to hear of it."""
-        if not self._is_bounded or self.arguments.overflow == "drop-head":
+        if not self.may_refuse:
             return False
         length_max, bytes_max = self.arguments.length_max, self.arguments.length_bytes_max
         return (length_max is not None and self.count >= length_max) or (
@@ -310,22 +311,20 @@ class WorkQueue:
         expires_ms = self.arguments.expires_ms
         return expires_ms is not None and not self.consumers.all and now_ms >= self._last_used_ms + expires_ms
 
-    def holds(self, position: int) -> bool:
-        """Whether the message of a position is here, in whatever state."""
-        return (
-            position in self.unacked
-            or position in self._delayed
-            or any(level.holds(position) for level in self.levels)
-        )
+    def location_of(self, position: int) -> int:
+        """Where the message of a position lies in the journal; NOWHERE if it is not here any more."""
+        entry = self.unacked.get(position) or self._delayed.get(position)
+        if entry is not None:
+            return entry.message.location
+        return max(level.location_of(position) for level in self.levels)
 
-    def relocate(self, position: int, location: int) -> None:
-        """Note that a message has moved in the journal."""
+    def relocate(self, position: int, location: int) -> bool:
+        """Note that a message has moved in the journal; False if it is not here any more."""
         entry = self.unacked.get(position) or self._delayed.get(position)
         if entry is not None:
             entry.message.location = location
-            return
-        for level in self.levels:
-            level.relocate(position, location)
+            return True
+        return any(level.relocate(position, location) for level in self.levels)
 
     def delivery_count_of(self, position: int) -> int:
         """How often the message of a position came back."""

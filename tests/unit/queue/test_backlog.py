@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.queue.backlog import Backlog
-from headrace.queue.message import Entry, Message
+from headrace.queue.message import NOWHERE, Entry, Message
 from headrace.queue.work_queue import WorkQueue
 from headrace.testing.queues import QueueBench
 
@@ -57,8 +57,8 @@ def test_a_backlog_is_a_sorted_list(steps: list[tuple[str, int]], head_count_max
         assert backlog.body_bytes == sum(each % 7 for each in waiting)
         first = backlog.first()
         assert (None if first is None else first.position) == (waiting[0] if waiting else None)
-        assert all(backlog.holds(each) for each in waiting)
-        assert not any(backlog.holds(each.position) for each in taken)
+        assert [backlog.location_of(each) for each in waiting] == [locations[each] for each in waiting]
+        assert {backlog.location_of(each.position) for each in taken} <= {NOWHERE}
 
 
 def test_what_is_packed_comes_back_as_it_was() -> None:
