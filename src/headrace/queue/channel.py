@@ -343,6 +343,7 @@ class Channel:
         try:
             for message, mandatory in publishes:
                 self._publish(message, mandatory=mandatory)
+                self._services.flush_soon()
             for _, entry, how in settlements:
                 self._do(entry, how)
         finally:

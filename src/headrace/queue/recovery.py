@@ -207,7 +207,8 @@ class Recovery:
                     word | min(count, COUNT_MAX) << COUNT_SHIFT,
                 )
             )
-        return position + ONE_PLACE_HEAD.size + exchange + key + properties + body
+        end: int = position + ONE_PLACE_HEAD.size + exchange + key + properties + body
+        return end
 
     def _published_to_many(self, offset: int, value: bytes, position: int) -> int:
         published = read_published(value, position)

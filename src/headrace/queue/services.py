@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from headrace.queue.work_queue import WorkQueue
 
 PENDING_BYTES_MAX: Final = 1024 * 1024
-"""What may wait for a flush; the journal can't take more than 16 MiB at once."""
+"""What may wait for a flush."""
+ATOMIC_BYTES_MAX: Final = 12 * 1024 * 1024
+"""The same for a commit. The journal can't take more than 16 MiB and a message at once, so that a commit that
+moves more than this, by dead letters or to very many queues, is more than one step."""
 TIMER_S_MAX: Final = 60.0
 """The wall clock may be set, so it is looked at from time to time."""
 
@@ -70,7 +73,8 @@ class Services:
         if not self._is_flush_due:
             self._is_flush_due = True
             self.loop.call_soon(self._flush)
-        if self.journal.pending_bytes > PENDING_BYTES_MAX and not self.is_atomic:
+        pending_bytes = self.journal.pending_bytes
+        if pending_bytes > PENDING_BYTES_MAX and (not self.is_atomic or pending_bytes > ATOMIC_BYTES_MAX):
             self.flush()
 
     def wake(self, queue: WorkQueue) -> None:

@@ -3,10 +3,19 @@ from __future__ import annotations
 import pytest
 
 from headrace.queue.fields import write_table
+from headrace.queue.limits import QueueLimits
+from headrace.queue.message import Message
 from headrace.queue.properties import headers_of, write_properties
-from headrace.testing.queues import QueueBench
+from headrace.testing.queues import QueueBench, RecordingSink
 
 LASTING = write_properties(is_persistent=True)
+
+
+def deaths_of(properties: bytes) -> list[dict[str, object]]:
+    """The header x-death."""
+    found = headers_of(properties)["x-death"]
+    assert isinstance(found, list)
+    return found
 
 
 def publish(bench: QueueBench, queue: str, *bodies: bytes, properties: bytes = LASTING) -> None:
@@ -162,8 +171,8 @@ def test_a_client_that_pauses_within_a_delivery_gets_no_more(bench: QueueBench) 
     publish(bench, "q", *[b"x"] * 600)
     told = sink.deliver
 
-    def deliver(*args: object) -> None:
-        told(*args)  # type: ignore[arg-type]
+    def deliver(consumer_tag: str, delivery_tag: int, redelivered: bool, message: Message) -> None:
+        told(consumer_tag, delivery_tag, redelivered, message)
         if len(sink.deliveries) == 300:
             channel.connection.pause()
 
@@ -237,7 +246,7 @@ def test_the_oldest_are_pushed_out_of_a_full_queue(bench: QueueBench) -> None:
     channel.basic_consume("dead", no_ack=True)
     bench.run()
     assert sink.bodies == [b"1", b"2"]
-    (death,) = headers_of(sink.deliveries[0].properties)["x-death"]  # type: ignore[misc]
+    (death,) = deaths_of(sink.deliveries[0].properties)
     assert (death["reason"], death["queue"], death["count"]) == ("maxlen", "q", 1)
 
 
@@ -271,9 +280,9 @@ def test_messages_expire_at_their_time(bench: QueueBench) -> None:
     assert sink.bodies == [b"own"]
     bench.run(1.0)
     assert sink.bodies == [b"own", b"queue's"]
-    first, second = (headers_of(each.properties)["x-death"] for each in sink.deliveries)
-    assert first[0]["original-expiration"] == "500"  # type: ignore[index]
-    assert "original-expiration" not in second[0]  # type: ignore[index]
+    first, second = (deaths_of(each.properties) for each in sink.deliveries)
+    assert first[0]["original-expiration"] == "500"
+    assert "original-expiration" not in second[0]
 
 
 def test_a_message_that_lives_no_time_is_for_those_who_wait(bench: QueueBench) -> None:
@@ -324,7 +333,7 @@ def test_a_poison_message_comes_back_so_often_and_then_dies(bench: QueueBench) -
     counts = [headers_of(each.properties).get("x-delivery-count") for each in sink.deliveries]
     assert counts == [None, 1, 2, None]
     assert sink.deliveries[-1].consumer_tag == "dead"
-    (death,) = headers_of(sink.deliveries[-1].properties)["x-death"]  # type: ignore[misc]
+    (death,) = deaths_of(sink.deliveries[-1].properties)
     assert death["reason"] == "delivery_limit"
 
 
@@ -353,9 +362,6 @@ def test_retries_wait_longer_each_time(bench: QueueBench) -> None:
 
 
 def test_publishers_are_blocked_while_memory_is_short() -> None:
-    from headrace.queue.limits import QueueLimits  # noqa: PLC0415
-    from headrace.testing.queues import RecordingSink  # noqa: PLC0415
-
     bench = QueueBench(limits=QueueLimits(memory_bytes_max=1000))
     told, quiet = RecordingSink(), RecordingSink()
     publisher = bench.connection(sink=told).open_channel(RecordingSink())
@@ -428,7 +434,7 @@ def test_headers_of_a_message_stay_as_they_were_when_it_dies(bench: QueueBench) 
     assert found["x-first-death-reason"] == "rejected"
     assert found["x-first-death-queue"] == "q"
     assert found["x-first-death-exchange"] == ""
-    (death,) = found["x-death"]  # type: ignore[misc]
+    (death,) = deaths_of(dead.properties)
     assert death["routing-keys"] == ["q", "elsewhere"]
 
 
@@ -444,8 +450,8 @@ def test_deaths_are_counted_and_a_cycle_without_a_rejection_ends(bench: QueueBen
         bench.run()
         channel.basic_reject(tag, requeue=False)
     bench.run()
-    deaths = headers_of(sink.deliveries[3].properties)["x-death"]
-    assert [(each["queue"], each["reason"], each["count"]) for each in deaths] == [  # type: ignore[attr-defined]
+    deaths = deaths_of(sink.deliveries[3].properties)
+    assert [(each["queue"], each["reason"], each["count"]) for each in deaths] == [
         ("retry", "expired", 3),
         ("work", "rejected", 3),
     ]

@@ -14,7 +14,7 @@ from headrace.testing.disk import SimulatedDisk
 from headrace.testing.queues import QueueBench
 
 QUEUES = ("plain", "short", "ranked", "limited")
-DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+DEAD: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 ARGUMENTS: dict[str, dict[str, object]] = {
     "plain": DEAD,
     "short": DEAD | {"x-max-length": 3},

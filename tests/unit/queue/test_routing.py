@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -60,6 +61,7 @@ def test_many_hashes_do_not_make_a_match_slow() -> None:
     assert trie.match(".".join(["a"] * 100 + ["b"])) == []
 
 
+Topology = dict[str, list[Any]]
 topologies = st.fixed_dictionaries(
     {
         "kinds": st.lists(st.sampled_from(["direct", "fanout", "topic"]), min_size=3, max_size=3),
@@ -70,7 +72,7 @@ topologies = st.fixed_dictionaries(
 )
 
 
-def expected_queues(topology: dict[str, list[tuple[int, int, str]]], key: str) -> set[str]:
+def expected_queues(topology: Topology, key: str) -> set[str]:
     """Where a message to the first exchange goes, in the plainest words."""
     kinds, alternates = topology["kinds"], topology["alternates"]
     queues: set[str] = set()
@@ -100,9 +102,7 @@ def expected_queues(topology: dict[str, list[tuple[int, int, str]]], key: str) -
 
 @given(topology=topologies, key=keys)
 @settings(max_examples=150, deadline=None)
-def test_a_message_comes_once_to_each_queue_that_any_way_leads_to(
-    topology: dict[str, list[tuple[int, int, str]]], key: str
-) -> None:
+def test_a_message_comes_once_to_each_queue_that_any_way_leads_to(topology: Topology, key: str) -> None:
     channel, _ = QueueBench().channel()
     for number in range(3):
         alternate = topology["alternates"][number]
