@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -19,11 +18,16 @@ _FOR_GOOD: Final = frozenset({312, 402, 404, 406, 501, 502, 503, 504, 505, 530, 
 _logger: Final = logging.getLogger(__name__)
 
 
-async def keep_running(name: str, run: Callable[[], Awaitable[None]], stopping: asyncio.Event) -> None:
-    """Run until stopped. Raises what can't be made good by trying again."""
+async def keep_running(
+    name: str, run: Callable[[], Awaitable[None]], stopping: asyncio.Event, ready_count: Callable[[], int]
+) -> None:
+    """Run until stopped. Raises what can't be made good by trying again.
+
+    `ready_count` tells how often a run has got ready to work. After one that did, pauses begin anew.
+    """
     pause_s = PAUSE_S_FIRST
     while not stopping.is_set():
-        started_s = time.monotonic()
+        count = ready_count()
         try:
             await run()
         except HeadraceError as error:
@@ -31,7 +35,7 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]], stopping: 
                 raise
             if stopping.is_set():
                 return
-            if time.monotonic() - started_s > PAUSE_S_MAX:
+            if ready_count() > count:
                 pause_s = PAUSE_S_FIRST
             _logger.warning("%s goes on in %.1f s: %s", name, pause_s, error, extra=fields(name=name))
             await waited(stopping, pause_s)

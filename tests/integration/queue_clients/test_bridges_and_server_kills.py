@@ -150,6 +150,7 @@ def _count(url: str, queue: str) -> int:
     return asyncio.run(count())
 
 
+@pytest.mark.long
 def test_from_a_queue_each_message_becomes_one_record_wherever_the_server_is_killed(
     broker: BrokerProcess, name: str, command: Any
 ) -> None:
@@ -163,6 +164,7 @@ def test_from_a_queue_each_message_becomes_one_record_wherever_the_server_is_kil
     assert values == list(range(publisher.count))
 
 
+@pytest.mark.long
 def test_from_a_topic_each_record_becomes_one_message_wherever_the_server_is_killed(
     broker: BrokerProcess, name: str, command: Any
 ) -> None:

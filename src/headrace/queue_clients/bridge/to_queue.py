@@ -61,7 +61,8 @@ class ToQueue:
 
     async def keep_running(self) -> None:
         """Run until stopped, also where a server is gone for a while."""
-        await keep_running(f"bridge {self._config.name}", self.run, self._stopping)
+        name, progress = f"bridge {self._config.name}", self._progress
+        await keep_running(name, self.run, self._stopping, lambda: progress.start_count)
 
     async def run(self) -> None:
         """Run until stopped, or until something fails."""

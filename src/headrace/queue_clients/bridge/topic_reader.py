@@ -15,7 +15,7 @@ from headrace.config import ToQueueConfig
 from headrace.errors import BridgeFailed, ConfigError
 from headrace.queue_clients.bridge.position import Position
 from headrace.queue_clients.bridge.records import TopicRecord
-from headrace.queue_clients.bridge.topic_writer import ANSWER_S_MAX, bridge_errors
+from headrace.queue_clients.bridge.topic_writer import ANSWER_S_MAX, RECONNECT_MS_MAX, bridge_errors
 
 LOOK_FOR_PARTITIONS_S: Final = 30.0
 _NO_OFFSET: Final = -1001
@@ -31,6 +31,7 @@ class TopicReader:
         self._consumer = Consumer(
             {
                 "metadata.recovery.strategy": "none",
+                "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
                 **config.client_options,
                 "bootstrap.servers": config.bootstrap,
                 "log_level": 0,

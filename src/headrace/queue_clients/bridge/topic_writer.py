@@ -34,6 +34,8 @@ from headrace.queue_clients.delivery import Delivery
 ANSWER_S_MAX: Final = 30.0
 """How long a broker may take to answer; it may be restarting."""
 ABORT_S_MAX: Final = 5.0
+RECONNECT_MS_MAX: Final = 1000
+"""How long a client waits, at most, before it looks for a broker again that was gone."""
 REQUEST_BYTES_MAX: Final = 17 * MIB
 _JOURNAL_SETTINGS: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 _FENCED: Final = {
@@ -227,6 +229,7 @@ class TopicWriter:
     def _clients(self) -> dict[str, Any]:
         return {
             "metadata.recovery.strategy": "none",
+            "reconnect.backoff.max.ms": RECONNECT_MS_MAX,
             **self._config.client_options,
             "bootstrap.servers": self._config.bootstrap,
             "log_level": 0,

@@ -65,6 +65,7 @@ class Pusher:
         self._clock = clock
         self._on_ready = on_ready
         self._stopping = asyncio.Event()
+        self._ready_count = 0
         self.metrics = metrics or PushMetrics(config.queue)
 
     def stop(self) -> None:
@@ -73,7 +74,8 @@ class Pusher:
 
     async def keep_running(self) -> None:
         """Run until stopped, also where the queue server is gone for a while."""
-        await keep_running(f"push of {self._config.queue}", self.run, self._stopping)
+        name = f"push of {self._config.queue}"
+        await keep_running(name, self.run, self._stopping, lambda: self._ready_count)
 
     async def run(self) -> None:
         """Run until stopped, or until something fails."""
@@ -99,6 +101,7 @@ class Pusher:
         await channel.set_prefetch(config.concurrency)
         consumer = await channel.consume(config.queue)
         self.metrics.set_connected(True)
+        self._ready_count += 1
         self._on_ready()
         tasks: set[asyncio.Task[None]] = set()
         try:
