@@ -288,10 +288,17 @@ def bridge_errors(name: str, bootstrap: str) -> Iterator[None]:
         raise explained(name, bootstrap, exception.args[0]) from exception
     except SystemError as error:
         # The library calls back about records while it has an exception to raise, which Python takes ill.
-        cause = error.__cause__
-        if not isinstance(cause, KafkaException):
+        cause = _kafka_exception_behind(error)
+        if cause is None:
             raise
         raise explained(name, bootstrap, cause.args[0]) from error
+
+
+def _kafka_exception_behind(error: BaseException | None) -> KafkaException | None:
+    """What the library has raised before others were raised over it."""
+    while error is not None and not isinstance(error, KafkaException):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def explained(name: str, bootstrap: str, error: KafkaError) -> HeadraceError:
