@@ -7,8 +7,8 @@ Bodies of what is in the tail lie in the journal, so that a million waiting mess
 head is before all of the tail: entries leave by the head's front, and one that comes back was in the head
 once. So it finds its old place there, by its position.
 
-A packed entry is: location, position, expiry, and a word of body size, priority, the number
-of queues that share the message, delivery count and flags.
+A packed entry is: location, position, expiry, and a word of body size, priority, delivery
+count and flags.
 """
 
 from __future__ import annotations
@@ -32,8 +32,6 @@ STORED: Final = 1
 REDELIVERED: Final = 2
 COUNT_SHIFT: Final = 2
 COUNT_MAX: Final = (1 << 14) - 1
-SHARES_SHIFT: Final = 16
-SHARES_MAX: Final = (1 << 8) - 1
 PRIORITY_SHIFT: Final = 24
 PRIORITY_MAX: Final = (1 << 8) - 1
 SIZE_SHIFT: Final = 32
@@ -155,7 +153,6 @@ class Backlog:
             message.location = location
             message.is_persistent = bool(word & STORED)
             message.priority = (word >> PRIORITY_SHIFT) & PRIORITY_MAX
-            message.share_count = (word >> SHARES_SHIFT) & SHARES_MAX
             message.references = 1
             message.waits_for_disk = True
             entry = Entry(self._queue, message, position)
@@ -196,7 +193,6 @@ def packed_word(entry: Entry) -> int:
     return (
         entry.message.body_bytes << SIZE_SHIFT
         | min(entry.message.priority, PRIORITY_MAX) << PRIORITY_SHIFT
-        | min(entry.message.share_count, SHARES_MAX) << SHARES_SHIFT
         | min(entry.delivery_count, COUNT_MAX) << COUNT_SHIFT
         | flags
     )

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from headrace.queue.topology import TopologyRecord
 
 BATCH_BYTES_MAX: Final = 2**31 - 1
-ENTRY_BYTES: Final = 96
-"""What a message costs in the journal beside its body, about."""
 BATCHES_KEPT_MAX: Final = 4
 BATCH_KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -115,14 +113,11 @@ class LogJournal:
         self._parts += (front, body)
         self.pending_bytes += size_bytes
         self._has_publishes = True
-        self.needed.added(self._next_offset, len(entries), message.body_bytes + ENTRY_BYTES)
+        self.needed.added(self._next_offset, len(entries), size_bytes)
 
     def settle(self, entry: Entry) -> None:
         """A message has left a queue for good."""
-        message = entry.message
-        self.needed.removed(
-            message.location >> POSITION_BITS, (message.body_bytes + ENTRY_BYTES) // message.share_count
-        )
+        self.needed.removed(entry.message.location >> POSITION_BITS)
         if entry.is_stored:
             self._parts.append(AT.pack(SETTLED, entry.queue.queue_id, entry.position))
             self.pending_bytes += AT.size

@@ -32,7 +32,6 @@ class Message:
         "published_ms",
         "references",
         "routing_key",
-        "share_count",
         "waits_for_disk",
     )
 
@@ -52,8 +51,6 @@ class Message:
         """Where it lies in the journal."""
         self.references = 0
         """How many queues hold it."""
-        self.share_count = 1
-        """How many queues its bytes in the journal were written for."""
         self.waits_for_disk = False
         """Whether it may be delivered only once it is durable: the copy of a dead letter is.
 

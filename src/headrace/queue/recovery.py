@@ -25,13 +25,10 @@ from headrace.queue.backlog import (
     PRIORITY_MAX,
     PRIORITY_SHIFT,
     REDELIVERED,
-    SHARES_MAX,
-    SHARES_SHIFT,
     SIZE_SHIFT,
     STORED,
     WORDS,
 )
-from headrace.queue.journal import ENTRY_BYTES
 from headrace.queue.journal_format import (
     AT,
     CAME_BACK,
@@ -51,6 +48,7 @@ from headrace.queue.journal_format import (
     read_published,
     split_values,
 )
+from headrace.queue.needed import GROUP_BITS
 from headrace.queue.topology import QueueGone, QueueMade, read_topology
 
 if TYPE_CHECKING:
@@ -134,6 +132,8 @@ class Recovery:
         self._queues: dict[int, RecoveredQueue] = {}
         self._queue_id_max = 0
         self._needed = needed
+        self._written: dict[int, tuple[int, int]] = {}
+        """By group of batches: how many places messages were written for, and their bytes."""
         self.message_count = 0
 
     def run(self, log: PartitionLog) -> None:
@@ -198,7 +198,7 @@ class Recovery:
         else:
             queue.settled.discard(at)
         if stored:
-            word = body << SIZE_SHIFT | priority << PRIORITY_SHIFT | 1 << SHARES_SHIFT | STORED
+            word = body << SIZE_SHIFT | priority << PRIORITY_SHIFT | STORED
             queue.rows.extend(
                 (
                     offset << POSITION_BITS | position,
@@ -208,15 +208,14 @@ class Recovery:
                 )
             )
         end: int = position + ONE_PLACE_HEAD.size + exchange + key + properties + body
+        self._count(offset, 1, end - position)
         return end
 
     def _published_to_many(self, offset: int, value: bytes, position: int) -> int:
         published = read_published(value, position)
-        shares = min(len(published.places), SHARES_MAX)
         word = (
             published.body_bytes << SIZE_SHIFT
             | min(published.priority, PRIORITY_MAX) << PRIORITY_SHIFT
-            | shares << SHARES_SHIFT
             | STORED
         )
         for place in published.places:
@@ -233,7 +232,12 @@ class Recovery:
                         word | count << COUNT_SHIFT,
                     )
                 )
+        self._count(offset, len(published.places), published.end - position)
         return published.end
+
+    def _count(self, offset: int, places: int, size_bytes: int) -> None:
+        count, before_bytes = self._written.get(offset >> GROUP_BITS, (0, 0))
+        self._written[offset >> GROUP_BITS] = (count + places, before_bytes + size_bytes)
 
     def _purged(self, value: bytes, position: int) -> int:
         count: int
@@ -268,16 +272,15 @@ class Recovery:
         rows = recovered.rows
         for index in recovered.waiting():
             at, position, expires_ms, word = rows[index : index + WORDS]
-            count = recovered.counts.get(position)
-            if count is not None:
-                word = word & ~(COUNT_MAX << COUNT_SHIFT) | min(count, COUNT_MAX) << COUNT_SHIFT
+            returns = recovered.counts.get(position)
+            if returns is not None:
+                word = word & ~(COUNT_MAX << COUNT_SHIFT) | min(returns, COUNT_MAX) << COUNT_SHIFT
             if position < recovered.horizon or (word >> COUNT_SHIFT) & COUNT_MAX:
                 word |= REDELIVERED
             level = queue.level_of((word >> PRIORITY_SHIFT) & PRIORITY_MAX)
             level.recovered(at, position, expires_ms, word)
-            size_bytes = (word >> SIZE_SHIFT) + ENTRY_BYTES
-            shares = (word >> SHARES_SHIFT) & SHARES_MAX
-            self._needed.added(at >> POSITION_BITS, 1, size_bytes // shares)
+            count, size_bytes = self._written[at >> POSITION_BITS >> GROUP_BITS]
+            self._needed.added(at >> POSITION_BITS, 1, size_bytes // count)
             self.message_count += 1
         queue.recovered(
             next_position=max(recovered.next_position, recovered.horizon), horizon=recovered.horizon

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ PENDING_BYTES_MAX: Final = 1024 * 1024
 ATOMIC_BYTES_MAX: Final = 12 * 1024 * 1024
 """The same for a commit. The journal can't take more than 16 MiB and a message at once, so that a commit that
 moves more than this, by dead letters or to very many queues, is more than one step."""
+STALE_COUNT_MAX: Final = 64
+"""Timers that mean nothing any more are kept up to this, and as many as there are others."""
 TIMER_S_MAX: Final = 60.0
 """The wall clock may be set, so it is looked at from time to time."""
 
@@ -61,6 +63,8 @@ class Services:
         """Whether what is being done has to be one step on disk, so that nothing may be flushed now."""
         self._awake: dict[WorkQueue, None] = {}
         self._timers: list[tuple[int, int, WorkQueue]] = []
+        self._due: dict[WorkQueue, int] = {}
+        """When each queue is to look at the time; other timers of it are stale."""
         self._timer_number = 0
         self._timer: Handle | None = None
         self._timer_due_ms = 0
@@ -85,10 +89,18 @@ class Services:
 
     def schedule(self, queue: WorkQueue, due_ms: int) -> None:
         """Have a queue look at the time when it has come."""
+        self._due[queue] = due_ms
         self._timer_number += 1
         heappush(self._timers, (due_ms, self._timer_number, queue))
+        if len(self._timers) > 2 * len(self._due) + STALE_COUNT_MAX:
+            self._timers = [timer for timer in self._timers if self._due.get(timer[2]) == timer[0]]
+            heapify(self._timers)
         if self._timer is None or due_ms < self._timer_due_ms:
             self._start_timer()
+
+    def unschedule(self, queue: WorkQueue) -> None:
+        """Forget a queue that is gone."""
+        self._due.pop(queue, None)
 
     def stop(self) -> None:
         """Make no more calls."""
@@ -123,7 +135,10 @@ class Services:
         now_ms = self.now_ms()
         due: dict[WorkQueue, None] = {}
         while self._timers and self._timers[0][0] <= now_ms:
-            due[heappop(self._timers)[2]] = None
+            due_ms, _, queue = heappop(self._timers)
+            if self._due.get(queue) == due_ms:
+                del self._due[queue]
+                due[queue] = None
         for queue in due:
             queue.look_at_time(now_ms)
         if self._timers and self._timer is None:

@@ -155,7 +155,7 @@ class VirtualHost:
             queue.accept(entry, now_ms)
             return entry.is_stored
         entries = [queue.new_entry(message, now_ms) for queue in queues]
-        message.references = message.share_count = len(entries)
+        message.references = len(entries)
         is_stored = False
         for entry in entries:
             is_stored = is_stored or entry.is_stored
@@ -255,6 +255,7 @@ class VirtualHost:
         if queue is None:
             return
         self.services.queues.pop(queue.queue_id, None)
+        self.services.unschedule(queue)
         self._remove_bindings_to(Destination("queue", name))
         consumers = tuple(queue.consumers.all)
         queue.clear()

@@ -67,12 +67,12 @@ def test_what_is_packed_comes_back_as_it_was() -> None:
     backlog.append(new_entry(queue, 0))
     entry = new_entry(queue, 1)
     entry.delivery_count, entry.redelivered, entry.is_stored, entry.expires_ms = 5, True, True, 99
-    entry.message.priority, entry.message.share_count = 7, 3
+    entry.message.priority = 7
     assert not backlog.append(entry)
     assert backlog.delivery_count_of(1) == 5
     backlog.pop_first()
     found = backlog.pop_first()
     assert found is not entry
     assert (found.delivery_count, found.redelivered, found.is_stored, found.expires_ms) == (5, True, True, 99)
-    assert (found.message.priority, found.message.share_count) == (7, 3)
+    assert found.message.priority == 7
     assert found.message.body is None

@@ -460,3 +460,16 @@ def test_deaths_are_counted_and_a_cycle_without_a_rejection_ends(bench: QueueBen
     publish(bench, "loop", b"round")
     bench.run()
     assert next(info for info in bench.broker.queue_infos() if info.name == "loop").ready_count == 0
+
+
+def test_timers_do_not_pile_up() -> None:
+    bench = QueueBench()
+    channel, _ = bench.channel()
+    arguments = {"x-expires": 86_400_000, "x-message-ttl": 5}
+    channel.queue_declare("busy", arguments=arguments)
+    for number in range(300):
+        publish(bench, "busy", b"")
+        bench.run(0.02)
+        channel.queue_declare(f"short {number}", arguments=arguments)
+        channel.queue_delete(f"short {number}")
+    assert len(bench.broker.services._timers) < 100

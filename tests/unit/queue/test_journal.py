@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from headrace.errors import CorruptBatch
+from headrace.queue.fields import write_table
 from headrace.queue.journal_format import split_values, value_of, write_record
 from headrace.queue.limits import QueueLimits
 from headrace.queue.properties import headers_of, write_properties
@@ -280,6 +281,23 @@ def test_what_was_held_while_its_place_moved_can_be_given_back() -> None:
     channel.basic_recover()
     assert sink.bodies[:5] == [b"%d" % number for number in range(5)]
     assert [body for body, _ in contents(bench, "old")] == [b"%d" % number for number in range(30)]
+
+
+def test_messages_that_are_all_headers_are_not_copied_again_and_again() -> None:
+    bench = QueueBench(disk=SimulatedDisk(), limits=SMALL)
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True)
+    properties = write_properties(headers=write_table({"h": "x" * 2000}), is_persistent=True)
+    for _ in range(60):
+        channel.basic_publish("", "q", properties, b"")
+        bench.run(0.05)
+    for _ in range(2):
+        assert bench.engine is not None
+        before = bench.engine.log.end_offset
+        bench.run(60)
+        assert bench.engine.log.end_offset == before
+        bench.restart()
+    assert len(contents(bench, "q")) == 60
 
 
 def test_many_transient_messages_are_written_to_save_memory_and_still_vanish() -> None:
