@@ -6,9 +6,9 @@ SEEDS ?= 20000
 PYTEST_ARGS ?=
 # Hundreds of processes load the same modules: they are to be compiled once.
 unexport PYTHONDONTWRITEBYTECODE
-# Tests that start Java, Spark or a browser wait for them half of their time, so three share two cores; the others
+# Tests that start Java, RabbitMQ, Spark or a browser wait for them half of their time, so three share two cores; the others
 # wait more than that, so four do.
-HEAVY := spark or browser or demo or java
+HEAVY := spark or browser or demo or java or rabbitmq
 
 .PHONY: help setup venv demo test test-fast soak lint format bench docs lock wheel clean
 
@@ -26,8 +26,9 @@ demo: venv  ## Run the fraud demo and its page; SECONDS=60 stops after a minute
 	@$(BIN)/headrace setup --no-fast-start
 	@$(BIN)/headrace demo $(if $(SECONDS),--seconds $(SECONDS))
 
-test: setup  ## Run all tests, those against a real Apache Kafka included
+test: setup  ## Run all tests, those against a real Apache Kafka and RabbitMQ included
 	@$(PYTHON) scripts/ensure_chromium.py
+	@$(PYTHON) scripts/ensure_rabbitmq.py
 	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" $(PYTEST_ARGS)
 	$(BIN)/pytest -n 3 --dist worksteal -m "$(HEAVY)" $(PYTEST_ARGS)
 
@@ -51,6 +52,7 @@ format: venv  ## Rewrite the code in house style
 bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
 	$(BIN)/python bench/broker/beside_kafka.py
 	$(BIN)/python bench/broker/large_log.py
+	$(BIN)/python bench/queue/beside_rabbitmq.py
 	$(BIN)/python bench/latency/first_alert.py --after 30
 	$(BIN)/python bench/latency/fraud.py
 	$(BIN)/python bench/streams/realtime_stateless.py

@@ -8,6 +8,9 @@ with headrace.Broker("data") as broker:         # keeps its data in ./data
 
 with headrace.Broker(users={"ann": "secret"}) as broker:    # clients must log in: SASL_PLAINTEXT
     ...
+
+with headrace.Broker(amqp=True) as broker:      # work queues as well
+    connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
 """
 
 from __future__ import annotations
@@ -19,20 +22,21 @@ import resource
 import signal
 import sys
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from headrace.clock import SystemClock
-from headrace.config import MIB, Address, BrokerConfig, failpoints_to_arm
+from headrace.config import MIB, Address, BrokerConfig, QueueConfig, failpoints_to_arm
 from headrace.errors import UsageError
 from headrace.failpoints import arm_all
-from headrace.kafka.security.users import UserRegistry
-from headrace.kafka.security.users_file import USERS_FILE_NAME
-from headrace.kafka.security.verifier import ITERATION_COUNT_MIN
 from headrace.kafka.server import KafkaServer
 from headrace.log.store import LogStore
+from headrace.security.users import UserRegistry
+from headrace.security.users_file import USERS_FILE_NAME
+from headrace.security.verifier import ITERATION_COUNT_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import TlsConfig
+    from headrace.queue.server import QueueServer
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -54,7 +59,17 @@ FREED_BYTES_MAX: Final = 16 * MIB
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 
-Started = tuple[KafkaServer, Address, asyncio.AbstractEventLoop, asyncio.Event]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where a broker's clients connect."""
+
+    kafka: Address
+    amqp: Address | None
+    """None where it serves no queues."""
+
+
+Started = tuple[KafkaServer, Listening, asyncio.AbstractEventLoop, asyncio.Event]
 """A server, where it listens, its event loop, and what to set to stop it."""
 
 
@@ -68,7 +83,8 @@ class Broker:
 
     With `users`, names and their passwords, clients must log in by SASL; what proves the passwords is kept
     in the data directory. With `tls`, connections are encrypted; `headrace.config.TlsConfig` says how. With
-    `metrics`, Prometheus' metrics are served at `metrics_url`.
+    `metrics`, Prometheus' metrics are served at `metrics_url`. With `amqp`, work queues are served at
+    `amqp_url`.
 
     Several brokers in one process don't disturb each other, and a stopped one can be started again. Methods
     may be called from any thread, one at a time.
@@ -81,6 +97,7 @@ class Broker:
         users: Mapping[str, str] | None = None,
         tls: TlsConfig | None = None,
         metrics: bool = False,
+        amqp: bool = False,
         config: BrokerConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -94,6 +111,8 @@ class Broker:
             self._config = replace(self._config, security=replace(self._config.security, tls=tls))
         if metrics and self._config.metrics_listen is None:
             self._config = replace(self._config, metrics_listen=Address("127.0.0.1", 0))
+        if amqp and self._config.queues is None:
+            self._config = replace(self._config, queues=QueueConfig(listen=Address("127.0.0.1", 0)))
         self._users = dict(users or {})
         self._clock = clock or SystemClock()
         self._thread: Thread | None = None
@@ -120,7 +139,7 @@ class Broker:
         )
         thread.start()
         try:
-            self._server, self._address, self._loop, self._stopping = started.result()
+            self._server, self._listening, self._loop, self._stopping = started.result()
         except BaseException:
             # It did not start, or whoever waits for it was interrupted: then it stops as soon as it is up.
             started.add_done_callback(_stop_again)
@@ -147,7 +166,7 @@ class Broker:
         """Where the broker listens."""
         if self._thread is None:
             raise UsageError("the broker is not running: call start(), or use it in a `with` statement")
-        return self._address
+        return self._listening.kafka
 
     @property
     def bootstrap(self) -> str:
@@ -161,6 +180,14 @@ class Broker:
         if self._server.metrics_address is None:
             raise UsageError("the broker serves no metrics: start it with metrics=True")
         return f"http://{self._server.metrics_address}/metrics"
+
+    @property
+    def amqp_url(self) -> str:
+        """What a client of AMQP connects with, if the broker was started with queues."""
+        _ = self.address
+        if self._listening.amqp is None:
+            raise UsageError("the broker serves no queues: start it with amqp=True")
+        return amqp_url(self._listening.amqp, self._users, has_tls=self._config.security.tls is not None)
 
     @property
     def data_dir(self) -> Path:
@@ -189,7 +216,14 @@ class Broker:
             self._temporary_dir = None
 
 
-def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> None:
+def amqp_url(address: Address, users: Mapping[str, str], *, has_tls: bool) -> str:
+    """What a client connects with, as the first of the users, or as the guest that there is without any."""
+    name, password = next(iter(users.items()), ("guest", "guest"))
+    scheme = "amqps" if has_tls else "amqp"
+    return f"{scheme}://{quote(name, safe='')}:{quote(password, safe='')}@{address}/"
+
+
+def run_broker(config: BrokerConfig, on_ready: Callable[[Listening], None]) -> None:
     """Serve in the foreground until SIGINT or SIGTERM, then shut down cleanly. Call it on the main thread."""
 
     _allow_open_files()
@@ -201,7 +235,7 @@ def run_broker(config: BrokerConfig, on_ready: Callable[[Address], None]) -> Non
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, stopping.set)
-        await _serve(config, {}, SystemClock(), lambda _, address: on_ready(address), stopping)
+        await _serve(config, {}, SystemClock(), lambda _, listening: on_ready(listening), stopping)
 
     with asyncio.Runner(loop_factory=_new_event_loop) as runner:
         runner.run(serve_until_signal())
@@ -246,7 +280,7 @@ def _run_in_thread(
             config,
             users,
             clock,
-            lambda server, address: started.set_result((server, address, loop, stopping)),
+            lambda server, listening: started.set_result((server, listening, loop, stopping)),
             stopping,
         )
 
@@ -263,7 +297,7 @@ async def _serve(
     config: BrokerConfig,
     users: Mapping[str, str],
     clock: Clock,
-    on_ready: Callable[[KafkaServer, Address], None],
+    on_ready: Callable[[KafkaServer, Listening], None],
     stopping: asyncio.Event,
 ) -> None:
     store = LogStore.open(config.data_dir, config.log, clock, message_bytes_max=config.message_bytes_max)
@@ -271,13 +305,32 @@ async def _serve(
         if users and config.security.users_file is not None:
             UserRegistry(config.security.users_file).add(users, iteration_count=ITERATION_COUNT_MIN)
         server = KafkaServer(config, store, clock)
+        queues = _queue_server(config, clock)
+        if queues is not None and config.metrics_listen is not None:
+            # Only a broker that is watched pays for these at its start.
+            from headrace.queue.collector import QueueCollector  # noqa: PLC0415
+
+            server.show_beside(QueueCollector(queues), queues.unready)
         try:
-            on_ready(server, await server.start())
+            amqp_address = None if queues is None else await queues.start()
+            on_ready(server, Listening(kafka=await server.start(), amqp=amqp_address))
             await stopping.wait()
         finally:
+            if queues is not None:
+                await queues.stop()
             await server.stop()
     finally:
         store.close()
+
+
+def _queue_server(config: BrokerConfig, clock: Clock) -> QueueServer | None:
+    """What serves queues, where they are wanted."""
+    if config.queues is None:
+        return None
+    # Only a broker that has queues pays for them at its start.
+    from headrace.queue.server import QueueServer  # noqa: PLC0415
+
+    return QueueServer(config, config.queues, clock)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:

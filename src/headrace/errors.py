@@ -8,11 +8,13 @@
     │   │   └── PipelineReplaced another run of the pipeline has taken over, from another checkpoint
     │   ├── SqlError             a statement of SQL can't be understood, or can't be run
     │   ├── CaptureReplaced      another process has taken the capture over
+    │   ├── BridgeReplaced       another process has taken the bridge over
     │   ├── DataDirectoryInUse   another process owns the data directory
     │   ├── TopicExists          a topic of that name is already there
     │   ├── UnknownTopic         no topic has that name
     │   ├── PartitionClosed      the partition was closed, or its topic deleted
     │   ├── OffsetOutOfRange     the partition has no such offset, or has it no more
+    │   ├── QueueRefused         a client of queues asked for what can't be; has AMQP's reply code
     │   └── BatchTooLarge        a record batch is larger than the topic takes
     └── FaultError               the other side, the disk or a child process is wrong
         ├── StorageError         the disk failed; nothing after the last acknowledgement is promised
@@ -26,6 +28,9 @@
         ├── TransactionCoordinatorFenced  a newer instance of the transaction's coordinator has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
+        ├── QueueServerUnavailable  no queue server answers at the address, or it has hung up
+        ├── QueueServerRefused   a queue server has refused what it was asked for, with a code of AMQP
+        ├── BridgeFailed         a bridge between a queue and a topic has stopped on an error
         ├── StoreUnavailable     a database does not answer, or has given up for now
         ├── SlotLost             a replication slot has lost changes, or is another's
         ├── CaptureFailed        a capture was running and stopped on an error
@@ -76,6 +81,10 @@ class CaptureReplaced(UsageError):
     """Another process has taken the capture over: this one must not come back."""
 
 
+class BridgeReplaced(UsageError):
+    """Another process has taken the bridge over, or has it: only one may run."""
+
+
 class DataDirectoryInUse(UsageError):
     """Another process owns the data directory."""
 
@@ -94,6 +103,17 @@ class PartitionClosed(UsageError):
 
 class OffsetOutOfRange(UsageError):
     """The partition has no such offset, or has it no more."""
+
+
+class QueueRefused(UsageError):
+    """A client of queues asked for what can't be. Its channel is closed, or its connection."""
+
+    def __init__(self, reply_code: int, reply_text: str, *, closes_connection: bool = False) -> None:
+        super().__init__(reply_text)
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        """Begins with the code's name, as in "NOT_FOUND - no queue 'mails' in vhost '/'"."""
+        self.closes_connection = closes_connection
 
 
 class BatchTooLarge(UsageError):
@@ -162,6 +182,25 @@ class BrokerUnavailable(FaultError):
     """No broker answers at the address."""
 
     retriable = True
+
+
+class QueueServerUnavailable(FaultError):
+    """No queue server answers at the address, or it has hung up: what was not confirmed may have happened."""
+
+    retriable = True
+    definite = False
+
+
+class QueueServerRefused(FaultError):
+    """A queue server has refused what it was asked for; `reply_code` is the code of AMQP that says why."""
+
+    def __init__(self, message: str, *, reply_code: int) -> None:
+        super().__init__(message)
+        self.reply_code = reply_code
+
+
+class BridgeFailed(FaultError):
+    """A bridge between a queue and a topic has stopped on an error; it may go on from where it was."""
 
 
 class StoreUnavailable(FaultError):

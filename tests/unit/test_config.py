@@ -18,10 +18,14 @@ from headrace.config import (
     ConsoleConfig,
     LogConfig,
     PostgresConfig,
+    PushConfig,
+    QueueConfig,
     RedisConfig,
     SecurityConfig,
     StreamsConfig,
     TlsConfig,
+    ToQueueConfig,
+    ToTopicConfig,
     check_topic_name,
     environment,
 )
@@ -32,12 +36,16 @@ CAPABILITIES = [
     LogConfig,
     TlsConfig,
     SecurityConfig,
+    QueueConfig,
     BrokerConfig,
     ConsoleConfig,
     StreamsConfig,
     PostgresConfig,
     RedisConfig,
     CaptureConfig,
+    ToTopicConfig,
+    ToQueueConfig,
+    PushConfig,
 ]
 
 

@@ -27,6 +27,7 @@ COMMANDS: Final = (
     "produce",
     "consume",
     "groups",
+    "queues",
     "run",
     "check",
     "pipelines",

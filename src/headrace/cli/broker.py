@@ -12,6 +12,10 @@ from headrace.cli.options import DataDir, LogFormatOption, LogLevelOption, Metri
 from headrace.config import Durability
 
 Listen = Annotated[str, typer.Option(help="Where to listen; port 0 picks a free one.")]
+AmqpListen = Annotated[
+    str | None,
+    typer.Option(help="Serve work queues as well, to clients of AMQP 0-9-1: 127.0.0.1:5672 for example."),
+]
 DurabilityOption = Annotated[
     Durability,
     typer.Option(help="sync: acknowledged means on disk. os: in the page cache, as Kafka does."),
@@ -52,6 +56,7 @@ MetricsListen = Annotated[
 def broker(
     data: DataDir,
     listen: Listen = "127.0.0.1:9092",
+    amqp_listen: AmqpListen = None,
     durability: DurabilityOption = "sync",
     partitions: Partitions = 1,
     users: Users = None,
@@ -65,10 +70,11 @@ def broker(
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
 ) -> None:
-    """Run the broker until Ctrl-C. Any Kafka client can use it."""
+    """Run the broker until Ctrl-C. Kafka clients can use it, and with --amqp-listen those of AMQP, too."""
     BrokerOptions(
         data=data,
         listen=listen,
+        amqp_listen=amqp_listen,
         durability=durability,
         partitions=partitions,
         users=users,

@@ -12,6 +12,7 @@ from headrace.config import (
     Address,
     BrokerConfig,
     Durability,
+    QueueConfig,
     SaslMechanism,
     SecurityConfig,
     TlsConfig,
@@ -23,6 +24,8 @@ from headrace.logs import LogFormat, LogLevel, configure_logging
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from headrace.broker import Listening
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
@@ -30,6 +33,7 @@ class BrokerOptions:
 
     data: Path = field(default_factory=default_data_dir)
     listen: str = "127.0.0.1:9092"
+    amqp_listen: str | None = None
     durability: Durability = "sync"
     partitions: int = 1
     users: Path | None = None
@@ -51,13 +55,14 @@ class BrokerOptions:
 
         configure_logging(self.log_format, self.log_level)
         config = self.config()
-        run_broker(config, lambda address: _announce(address, config))
+        run_broker(config, lambda listening: _announce(listening, config))
 
     def config(self) -> BrokerConfig:
         """The broker's settings; raises ConfigError when these can't be."""
         mechanisms = self.sasl_mechanisms
         return BrokerConfig(
             listen=Address.parse(self.listen),
+            queues=None if self.amqp_listen is None else QueueConfig(listen=Address.parse(self.amqp_listen)),
             data_dir=self.data,
             durability=self.durability,
             default_partition_count=self.partitions,
@@ -84,10 +89,14 @@ def _mechanisms(text: str) -> tuple[SaslMechanism, ...]:
     return cast("tuple[SaslMechanism, ...]", tuple(name.strip().upper() for name in text.split(",")))
 
 
-def _announce(address: Address, config: BrokerConfig) -> None:
+def _announce(listening: Listening, config: BrokerConfig) -> None:
     gc.freeze()
     gc.enable()
-    announce(f"broker listening on {address}, data in {config.data_dir}, durability {config.durability}")
+    if listening.amqp is not None:
+        announce(f"queues listening on {listening.amqp} for AMQP 0-9-1")
+    announce(
+        f"broker listening on {listening.kafka}, data in {config.data_dir}, durability {config.durability}"
+    )
 
 
 def _one_of(kind: Any) -> Callable[[str], str]:
@@ -111,6 +120,7 @@ _FLAG: Final = "metrics_public"
 _READERS: Final[dict[str, Callable[[str], Any]]] = {
     "data": Path,
     "listen": str,
+    "amqp_listen": str,
     "durability": _one_of(Durability),
     "partitions": _count,
     "users": Path,

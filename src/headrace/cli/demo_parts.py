@@ -66,11 +66,12 @@ def _remove(directory: Path) -> None:
             shutil.rmtree(path)
 
 
-def broker_child(listen: Address, data_dir: Path) -> ChildSpec:
-    """The broker."""
+def broker_child(listen: Address, data_dir: Path, amqp_listen: Address | None = None) -> ChildSpec:
+    """The broker, with work queues where they are wanted."""
+    queues = () if amqp_listen is None else ("--amqp-listen", str(amqp_listen))
     return ChildSpec(
         name="broker",
-        arguments=("-m", "headrace", "broker", "--listen", str(listen), "--data", str(data_dir)),
+        arguments=("-m", "headrace", "broker", "--listen", str(listen), *queues, "--data", str(data_dir)),
         ready=re.compile(r"listening on (\S+),"),
         ready_within_s=30,
     )

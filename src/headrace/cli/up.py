@@ -1,4 +1,4 @@
-"""`headrace up`: all that is embedded, in the foreground: broker, PostgreSQL, console, on this machine only.
+"""`headrace up`: all that is embedded, in the foreground: broker, queues, PostgreSQL, console, here only.
 
 It supervises children and does no work of its own. Pipelines that are run with the same data directory show
 up on the page.
@@ -26,6 +26,7 @@ def up(
     data: DataDir,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is served.")] = 8500,
     broker_port: Annotated[int, typer.Option(min=0, max=65535, help="Where the broker listens.")] = 9092,
+    amqp_port: Annotated[int, typer.Option(min=0, max=65535, help="Where work queues are served.")] = 5672,
     postgres_port: Annotated[int, typer.Option(min=0, max=65535, help="Where PostgreSQL listens.")] = 5432,
     postgres: Annotated[
         bool | None,
@@ -35,14 +36,16 @@ def up(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what the parts print.")] = False,
 ) -> None:
-    """Run broker, PostgreSQL and console until Ctrl-C. Ports that are taken are replaced by free ones."""
+    """Run broker, queues, PostgreSQL and console until Ctrl-C. Free ports replace those that are taken."""
     if postgres:
         require_postgres()
     supervisor = Supervisor(line_printer(verbose=verbose))
     stop_on_signals()
     try:
-        bootstrap = supervisor.start(broker_child(free_address("broker", broker_port), data))
+        queues = free_address("queues", amqp_port)
+        bootstrap = supervisor.start(broker_child(free_address("broker", broker_port), data, queues))
         say(f"broker    listening on {bootstrap}; any Kafka client can use it")
+        say(f"queues    amqp://guest:guest@{queues}/; any client of AMQP 0-9-1 can use them")
         if has_postgres() if postgres is None else postgres:
             dsn = supervisor.start(postgres_child(free_address("postgres", postgres_port), data))
             say(f'postgres  "{dsn}"; capture it with `headrace capture add NAME --dsn "..."`')

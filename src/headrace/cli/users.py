@@ -34,8 +34,8 @@ def add(
     terminal. It is not kept: only what proves it.
     """
     # Each command imports only what it needs: the others start faster.
-    from headrace.kafka.security.users import UserRegistry  # noqa: PLC0415
-    from headrace.kafka.security.users_file import check_user_name  # noqa: PLC0415
+    from headrace.security.users import UserRegistry  # noqa: PLC0415
+    from headrace.security.users_file import check_user_name  # noqa: PLC0415
 
     check_user_name(name)
     path = _path(users, data)
@@ -48,7 +48,7 @@ def add(
 @app.command("list")
 def list_users(data: DataDir, users: UsersFileOption = None, as_json: AsJson = False) -> None:
     """List the users and how they may log in."""
-    from headrace.kafka.security.users import UserRegistry  # noqa: PLC0415  # see above
+    from headrace.security.users import UserRegistry  # noqa: PLC0415  # see above
 
     found = UserRegistry(_path(users, data)).all()
     rows = [
@@ -69,7 +69,7 @@ def remove(
     users: UsersFileOption = None,
 ) -> None:
     """Remove a user. Connections that are open stay open; the next log-in fails."""
-    from headrace.kafka.security.users import UserRegistry  # noqa: PLC0415  # see above
+    from headrace.security.users import UserRegistry  # noqa: PLC0415  # see above
 
     path = _path(users, data)
     registry = UserRegistry(path)
@@ -80,7 +80,7 @@ def remove(
 
 
 def _path(users: Path | None, data: Path) -> Path:
-    from headrace.kafka.security.users_file import USERS_FILE_NAME  # noqa: PLC0415  # see above
+    from headrace.security.users_file import USERS_FILE_NAME  # noqa: PLC0415  # see above
 
     return users or data / USERS_FILE_NAME
 

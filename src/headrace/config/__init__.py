@@ -22,6 +22,7 @@ from headrace.config.environment import (
     default_jars_dir,
     default_postgres_dsn,
     default_postgres_programs,
+    default_queues_url,
     default_redis_program,
     default_tls_key_password,
     environment_with,
@@ -32,6 +33,8 @@ from headrace.config.environment import (
 )
 from headrace.config.log import COMPRESSION_TYPES, LogConfig
 from headrace.config.postgres import PostgresConfig
+from headrace.config.queue import QueueConfig
+from headrace.config.queue_clients import BridgeKey, BridgeStart, PushConfig, ToQueueConfig, ToTopicConfig
 from headrace.config.redis import RedisConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
 from headrace.config.streams import GUARANTEES, Guarantee, StreamsConfig
@@ -50,6 +53,8 @@ __all__ = [
     "SASL_MECHANISMS",
     "TOPIC_NAME",
     "Address",
+    "BridgeKey",
+    "BridgeStart",
     "BrokerConfig",
     "CaptureConfig",
     "ConsoleConfig",
@@ -57,12 +62,16 @@ __all__ = [
     "Guarantee",
     "LogConfig",
     "PostgresConfig",
+    "PushConfig",
+    "QueueConfig",
     "RedisConfig",
     "SaslMechanism",
     "SecurityConfig",
     "SnapshotMode",
     "StreamsConfig",
     "TlsConfig",
+    "ToQueueConfig",
+    "ToTopicConfig",
     "check_metrics_address",
     "check_topic_name",
     "default_bootstrap",
@@ -73,6 +82,7 @@ __all__ = [
     "default_jars_dir",
     "default_postgres_dsn",
     "default_postgres_programs",
+    "default_queues_url",
     "default_redis_program",
     "default_tls_key_password",
     "environment_with",

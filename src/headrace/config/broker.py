@@ -10,6 +10,7 @@ from headrace.config.address import Address, check_metrics_address
 from headrace.config.checks import require
 from headrace.config.environment import default_data_dir
 from headrace.config.log import LogConfig
+from headrace.config.queue import QueueConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig
 from headrace.config.units import DAY_MS, KIB, MIB
 
@@ -26,6 +27,8 @@ class BrokerConfig:
     """Where clients are told to connect. None: where they have connected. Set it behind a proxy or NAT."""
     security: SecurityConfig = field(default_factory=SecurityConfig)
     """Who may use the broker, and how clients prove who they are."""
+    queues: QueueConfig | None = None
+    """Serve work queues as well, to clients of AMQP 0-9-1. None: no queues."""
     metrics_listen: Address | None = None
     """Where metrics and health are served over HTTP. None: nowhere."""
     metrics_public: bool = False
@@ -106,10 +109,26 @@ class BrokerConfig:
             f"refusing to offer PLAIN on {self.listen} without TLS, where it would send passwords in the "
             "clear. Use SCRAM-SHA-512, which never sends them, or add TLS (--tls-certificate, --tls-key)",
         )
+        self._check_queues_address()
         check_metrics_address(self.metrics_listen, is_public=self.metrics_public)
         require(
             self.advertised is None or self.advertised.port > 0,
             f"clients can't connect to the advertised address {self.advertised}: give it a port",
+        )
+
+    def _check_queues_address(self) -> None:
+        if self.queues is None or self.queues.listen.is_loopback:
+            return
+        require(
+            self.security.is_authenticated,
+            f"refusing to serve queues on {self.queues.listen} without authentication: anybody could take "
+            "everything. Add users (`headrace users add NAME`) and name their file (--users FILE), or "
+            "ask for client certificates (--tls-client-ca FILE), or listen on loopback (127.0.0.1)",
+        )
+        require(
+            self.security.tls is not None,
+            f"refusing to serve queues on {self.queues.listen} without TLS: clients of AMQP send their "
+            "passwords in the clear. Add TLS (--tls-certificate, --tls-key)",
         )
 
     def _check_limits(self) -> None:

@@ -26,10 +26,10 @@ from headrace.kafka.connection import (
 from headrace.kafka.dispatch import Peer, Started, dispatch
 from headrace.kafka.handing_over import hand_over
 from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
-from headrace.kafka.security.tls import TlsStream
 from headrace.kafka.services import ANONYMOUS, Scheduler
 from headrace.kafka.unsent_answers import Backlog
 from headrace.logs import fields
+from headrace.security.tls import TlsStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

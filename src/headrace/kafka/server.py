@@ -19,13 +19,17 @@ from headrace.kafka.disk_thread import DiskThread
 from headrace.kafka.engine import Engine
 from headrace.kafka.groups_on_demand import read_code_ahead
 from headrace.kafka.security.logins import Logins
-from headrace.kafka.security.tls import make_context
-from headrace.kafka.security.users import UserRegistry
-from headrace.kafka.security.users_file import USERS_FILE_NAME
 from headrace.kafka.sync_threads import SyncThreads
 from headrace.log.cleaner import Cleaner
+from headrace.security.tls import make_context
+from headrace.security.users import UserRegistry
+from headrace.security.users_file import USERS_FILE_NAME
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prometheus_client.registry import Collector
+
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
     from headrace.errors import StorageError
@@ -52,8 +56,15 @@ class KafkaServer:
         self._server: asyncio.Server | None = None
         self._metrics: MetricsServer | None = None
         self._reading_ahead: asyncio.TimerHandle | None = None
+        self._collectors: list[Collector] = []
+        self._unready_checks: list[Callable[[], str | None]] = []
         self.metrics_address: Address | None = None
         """Where metrics are served, once the server has started."""
+
+    def show_beside(self, collector: Collector, unready: Callable[[], str | None]) -> None:
+        """Have another server's numbers and health among the broker's. Call it before `start`."""
+        self._collectors.append(collector)
+        self._unready_checks.append(unready)
 
     async def start(self) -> Address:
         """Listen, and return the address with the port that was taken."""
@@ -150,11 +161,17 @@ class KafkaServer:
         from headrace.metrics.server import MetricsServer  # noqa: PLC0415
 
         self._metrics = MetricsServer(
-            BrokerMetrics(self._engine, self._sync_threads.times, self._cleaner.counts).render,
-            self._engine.unready,
+            BrokerMetrics(
+                self._engine, self._sync_threads.times, self._cleaner.counts, self._collectors
+            ).render,
+            self._unready,
             is_public=self._config.metrics_public,
         )
         return await self._metrics.start(_listen(address))
+
+    def _unready(self) -> str | None:
+        reasons = (check() for check in (self._engine.unready, *self._unready_checks))
+        return next((reason for reason in reasons if reason is not None), None)
 
     def _on_synced(self, logs: tuple[PartitionLog, ...], error: StorageError | None) -> None:
         self._loop.call_soon_threadsafe(self._engine.synced, logs, error)

@@ -29,6 +29,15 @@ def headrace_broker() -> Iterator[Broker]:
         yield broker
 
 
+@pytest.fixture
+def headrace_queues() -> Iterator[str]:
+    """Fresh work queues, gone after the test: the URL for a client of AMQP 0-9-1."""
+    from headrace.broker import Broker  # noqa: PLC0415  # loaded only by tests that use it
+
+    with Broker(amqp=True) as broker:
+        yield broker.amqp_url
+
+
 @pytest.fixture(scope="session")
 def headrace_postgres_server() -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL server that all tests share, with logical replication, started when it is first used."""

@@ -41,6 +41,7 @@ class BrokerProcess:
         """`config` replaces all settings but the data directory; without it, the port is a free one."""
         self._config = replace(config or BrokerConfig(listen=_ANY_PORT), data_dir=Path(data_dir))
         self._address: Address | None = None
+        self._amqp_address: Address | None = None
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -56,6 +57,18 @@ class BrokerProcess:
         return self._address
 
     @property
+    def amqp_url(self) -> str:
+        """What a client of AMQP connects with, if the settings say that there are queues."""
+        return f"amqp://guest:guest@{self.amqp_address}/"
+
+    @property
+    def amqp_address(self) -> Address:
+        """Where the broker serves queues, if the settings say that there are any."""
+        if self._amqp_address is None:
+            raise UsageError("the broker was never started, or its settings have no `queues`")
+        return self._amqp_address
+
+    @property
     def pid(self) -> int:
         """The process."""
         return self._running().pid
@@ -67,7 +80,7 @@ class BrokerProcess:
         """
         if self._process is not None:
             raise UsageError(f"the broker at {self.bootstrap} is running already: stop or kill it first")
-        config = self._config if self._address is None else replace(self._config, listen=self._address)
+        config = self._config_to_start()
         process = subprocess.Popen(
             [sys.executable, "-m", "headrace.child", "-m", "headrace.testing.process", _to_text(config)],
             stdin=subprocess.PIPE,
@@ -79,7 +92,9 @@ class BrokerProcess:
         line = process.stdout.readline()
         self._process = process
         if line.endswith("\n"):
-            self._address = Address.parse(line.strip())
+            kafka, *amqp = line.split()
+            self._address = Address.parse(kafka)
+            self._amqp_address = Address.parse(amqp[0]) if amqp else None
         elif (code := self._end(None)) != -signal.SIGKILL:
             raise ChildFailed(f"the broker ended with code {code} before it was ready; it said why on stderr")
         return self
@@ -113,6 +128,15 @@ class BrokerProcess:
     ) -> None:
         self.stop()
 
+    def _config_to_start(self) -> BrokerConfig:
+        """The same ports as before, if there was a start before this one."""
+        config = self._config
+        if self._address is not None:
+            config = replace(config, listen=self._address)
+        if self._amqp_address is not None and config.queues is not None:
+            config = replace(config, queues=replace(config.queues, listen=self._amqp_address))
+        return config
+
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
             raise UsageError("the broker is not running: call start()")
@@ -145,7 +169,10 @@ def _from_text(text: str) -> BrokerConfig:
 def _serve(text: str) -> None:
     from headrace.broker import run_broker  # noqa: PLC0415  # whoever starts one needs none of it
 
-    run_broker(_from_text(text), lambda address: print(address, flush=True))
+    run_broker(
+        _from_text(text),
+        lambda listening: print(listening.kafka, listening.amqp or "", flush=True),
+    )
 
 
 if __name__ == "__main__":

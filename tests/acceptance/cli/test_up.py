@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import httpx
+import pika
 import psutil
 import psycopg
 import pytest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tests.acceptance.conftest import CommandLine
 
 HEADRACE = (sys.executable, "-m", "headrace")
+PORTS = ("--port", "--broker-port", "--amqp-port", "--postgres-port")
 WITHIN_S = 120.0
 
 
@@ -28,7 +30,7 @@ def test_up_runs_broker_database_and_console_until_it_is_stopped_and_leaves_noth
     command_line: CommandLine, number: signal.Signals
 ) -> None:
     with subprocess.Popen(
-        [*HEADRACE, "up", "--port", "0", "--broker-port", "0", "--postgres-port", "0"],
+        [*HEADRACE, "up", *(each for part in PORTS for each in (part, "0"))],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -37,11 +39,13 @@ def test_up_runs_broker_database_and_console_until_it_is_stopped_and_leaves_noth
     ) as process:
         try:
             assert process.stdout is not None
-            broker, database, page, _ = (process.stdout.readline() for _ in range(4))
+            broker, queues, database, page, _ = (process.stdout.readline() for _ in range(5))
             found = re.search(r"listening on (\S+);", broker)
             assert found, broker
             command_line.bootstrap = found.group(1)
             command_line.output("produce", "orders", stdin="one\n")
+            with closing(pika.BlockingConnection(pika.URLParameters(queues.split()[1].strip(";")))) as amqp:
+                amqp.channel().queue_declare("orders", durable=True)
             with closing(psycopg.connect(database.split('"')[1])) as connection:
                 assert connection.execute("SHOW wal_level").fetchone() == ("logical",)
             url, _, token = page.split()[1].partition("/?token=")

@@ -29,7 +29,7 @@ from headrace.config import Address, BrokerConfig, SecurityConfig
 from headrace.errors import ConfigError
 from headrace.kafka import engine
 from headrace.kafka.security import session as sessions
-from headrace.kafka.security.users import UserRegistry
+from headrace.security.users import UserRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

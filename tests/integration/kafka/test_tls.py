@@ -20,7 +20,7 @@ from headrace.broker import Broker
 from headrace.config import Address, BrokerConfig, SecurityConfig, TlsConfig
 from headrace.errors import ConfigError
 from headrace.kafka import engine
-from headrace.kafka.security.tls import make_context
+from headrace.security.tls import make_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,6 +18,7 @@ from headrace.errors import ConfigError
 VALUES = {
     "--data": ("somewhere", "/x y/z"),
     "--listen": ("127.0.0.1:0", "localhost:9"),
+    "--amqp-listen": ("127.0.0.1:0", "127.0.0.1:5672"),
     "--durability": ("sync", "os"),
     "--partitions": ("1", "12"),
     "--users": ("users.json",),

@@ -24,8 +24,8 @@ from headrace.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from headrace.kafka.security.users_file import check_user_name
-from headrace.kafka.security.verifier import verifier_of_salted
+from headrace.security.users_file import check_user_name
+from headrace.security.verifier import verifier_of_salted
 
 if TYPE_CHECKING:
     from headrace.kafka.messages.alter_user_scram_credentials import (
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     )
     from headrace.kafka.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
     from headrace.kafka.security.logins import Logins
-    from headrace.kafka.security.users_file import Users, Verifiers
-    from headrace.kafka.security.verifier import ScramName, ScramVerifier
     from headrace.kafka.services import Call
+    from headrace.security.users_file import Users, Verifiers
+    from headrace.security.verifier import ScramName, ScramVerifier
 
     Describe = DescribeUserScramCredentialsResponse
     Alter = AlterUserScramCredentialsResponse

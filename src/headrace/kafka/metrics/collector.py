@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
 
     from headrace.kafka.engine import Engine
     from headrace.kafka.metrics.counters import Times
@@ -43,9 +44,18 @@ PARTITION: Final = ("topic", "partition")
 class BrokerMetrics:
     """What one broker shows. Safe to use from several threads."""
 
-    def __init__(self, engine: Engine, sync_times: Times, cleaner_counts: CleanerCounts) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        sync_times: Times,
+        cleaner_counts: CleanerCounts,
+        others: Iterable[Collector] = (),
+    ) -> None:
+        """`others` are shown as well: those of servers beside this one."""
         self._registry = CollectorRegistry()
         self._registry.register(BrokerCollector(engine, sync_times, cleaner_counts))
+        for collector in others:
+            self._registry.register(collector)
         ProcessCollector(registry=self._registry)
 
     def render(self, accept: str) -> tuple[str, bytes]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ConfigError, HeadraceError
 from headrace.kafka.answer import Pending
-from headrace.kafka.security.failed_logins import FailedLogins
-from headrace.kafka.security.mechanisms import LoginFailed
 from headrace.kafka.security.session import SaslSession
 from headrace.logs import fields
+from headrace.security.failed_logins import FailedLogins
+from headrace.security.mechanisms import LoginFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from headrace.clock import Clock
     from headrace.config import BrokerConfig
-    from headrace.kafka.security.mechanisms import Step
-    from headrace.kafka.security.users import UserRegistry
     from headrace.kafka.services import Scheduler
     from headrace.kafka.topic_changes import Submit
+    from headrace.security.mechanisms import Step
+    from headrace.security.users import UserRegistry
 
     Result = TypeVar("Result")
 

@@ -18,14 +18,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ProtocolError
-from headrace.kafka.security.mechanisms import LoginFailed, new_exchange
 from headrace.kafka.services import ANONYMOUS
+from headrace.security.mechanisms import LoginFailed, new_exchange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headrace.config import SaslMechanism
-    from headrace.kafka.security.mechanisms import Exchange, ReadUsers
+    from headrace.security.mechanisms import Exchange, ReadUsers
 
 HANDSHAKE_KEY: Final = 17
 API_VERSIONS_KEY: Final = 18

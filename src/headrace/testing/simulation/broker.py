@@ -13,8 +13,8 @@ from uuid import UUID
 
 from headrace.kafka.engine import Engine
 from headrace.kafka.security.logins import Logins
-from headrace.kafka.security.users import UserRegistry
 from headrace.log.store import LogStore
+from headrace.security.users import UserRegistry
 from headrace.testing.disk import PowerLoss
 from headrace.testing.simulation.cleaner import SimulatedCleaner
 from headrace.testing.simulation.threads import Interrupted, LifeOver, PlayedSyncThreads, PlayedThreads

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import ProtocolError
-from headrace.kafka.security.mechanisms import LoginFailed
 from headrace.kafka.security.session import RELOGIN_INTERVAL_S_MIN, STEP_COUNT_MAX, SaslSession
 from headrace.kafka.services import ANONYMOUS
+from headrace.security.mechanisms import LoginFailed
 
 PRODUCE, METADATA, HANDSHAKE, API_VERSIONS, AUTHENTICATE = 0, 3, 17, 18, 36
 

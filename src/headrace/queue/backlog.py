@@ -1,0 +1,198 @@
+"""The messages of a queue that are ready, in their order.
+
+    head    the next ones, as entries: bounded in number, but for those that came back
+    tail    all the others, packed: four numbers of 64 bits each
+
+Bodies of what is in the tail lie in the journal, so that a million waiting messages cost 32 MB. All of the
+head is before all of the tail: entries leave by the head's front, and one that comes back was in the head
+once. So it finds its old place there, by its position.
+
+A packed entry is: location, position, expiry, and a word of body size, priority, delivery
+count and flags.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from headrace.queue.message import NOWHERE, Entry, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headrace.queue.work_queue import WorkQueue
+
+CHUNK_COUNT_MAX: Final = 512
+WORDS: Final = 4
+"""Numbers of a packed entry."""
+STORED: Final = 1
+REDELIVERED: Final = 2
+COUNT_SHIFT: Final = 2
+COUNT_MAX: Final = (1 << 14) - 1
+PRIORITY_SHIFT: Final = 24
+PRIORITY_MAX: Final = (1 << 8) - 1
+SIZE_SHIFT: Final = 32
+
+
+class Backlog:
+    """One queue's ready messages of one priority."""
+
+    __slots__ = ("_head_count_max", "_queue", "_tail", "body_bytes", "count", "head")
+
+    def __init__(self, queue: WorkQueue, *, head_count_max: int) -> None:
+        self._queue = queue
+        self._head_count_max = head_count_max
+        self.head: deque[Entry] = deque()
+        self._tail: deque[array[int]] = deque()
+        self.count = 0
+        self.body_bytes = 0
+
+    @property
+    def is_paging(self) -> bool:
+        """Whether the next entry to be added has to be in the journal, because it will be packed."""
+        return bool(self._tail) or len(self.head) >= self._head_count_max
+
+    def append(self, entry: Entry) -> bool:
+        """Add the newest; return whether it is kept as an entry. One that is in no journal always is."""
+        self.count += 1
+        self.body_bytes += entry.message.body_bytes
+        if entry.message.location == NOWHERE or not self.is_paging:
+            self.head.append(entry)
+            return True
+        self._pack(entry)
+        return False
+
+    def put_back(self, entry: Entry) -> None:
+        """Put an entry where it was."""
+        self.count += 1
+        self.body_bytes += entry.message.body_bytes
+        head = self.head
+        if not head or entry.position < head[0].position:
+            head.appendleft(entry)
+            return
+        head.insert(bisect_left(head, entry.position, key=_position), entry)
+
+    def first(self) -> Entry | None:
+        """The next one, which stays."""
+        if not self.head:
+            if not self._tail:
+                return None
+            self._page_in()
+        return self.head[0]
+
+    def pop_first(self) -> Entry:
+        """The next one, which goes. There must be one."""
+        if not self.head:
+            self._page_in()
+        entry = self.head.popleft()
+        self.count -= 1
+        self.body_bytes -= entry.message.body_bytes
+        return entry
+
+    def location_of(self, position: int) -> int:
+        """Where the message of this position lies in the journal; NOWHERE if it does not wait here."""
+        entry = self._entry(position)
+        if entry is not None:
+            return entry.message.location
+        found = self._find(position)
+        return NOWHERE if found is None else found[0][found[1]]
+
+    def relocate(self, position: int, location: int) -> bool:
+        """Note that the message of this position has moved in the journal; False if it is not here."""
+        entry = self._entry(position)
+        found = self._find(position)
+        if entry is not None:
+            entry.message.location = location
+        elif found is not None:
+            chunk, index = found
+            chunk[index] = location
+        return entry is not None or found is not None
+
+    def delivery_count_of(self, position: int) -> int:
+        """How often the message of this position came back; 0 where it does not wait here."""
+        entry = self._entry(position)
+        found = self._find(position)
+        if entry is not None:
+            return entry.delivery_count
+        if found is not None:
+            chunk, index = found
+            return (chunk[index + 3] >> COUNT_SHIFT) & COUNT_MAX
+        return 0
+
+    def positions(self) -> Iterator[int]:
+        """The positions of all that wait."""
+        for entry in self.head:
+            yield entry.position
+        for chunk in self._tail:
+            yield from chunk[1::WORDS]
+
+    def recovered(self, location: int, position: int, expires_ms: int, word: int) -> None:
+        """Add a packed entry that was found in the journal; those of a queue come in their order."""
+        self.count += 1
+        self.body_bytes += word >> SIZE_SHIFT
+        self._add_packed(location, position, expires_ms, word)
+
+    def _pack(self, entry: Entry) -> None:
+        self._add_packed(entry.message.location, entry.position, entry.expires_ms, packed_word(entry))
+
+    def _add_packed(self, location: int, position: int, expires_ms: int, word: int) -> None:
+        if not self._tail or len(self._tail[-1]) >= CHUNK_COUNT_MAX * WORDS:
+            self._tail.append(array("q"))
+        self._tail[-1].extend((location, position, expires_ms, word))
+
+    def _page_in(self) -> None:
+        chunk = self._tail.popleft()
+        for index in range(0, len(chunk), WORDS):
+            location, position, expires_ms, word = chunk[index : index + WORDS]
+            message = Message("", "", b"", b"")
+            message.body = None
+            message.body_bytes = word >> SIZE_SHIFT
+            message.location = location
+            message.is_persistent = bool(word & STORED)
+            message.priority = (word >> PRIORITY_SHIFT) & PRIORITY_MAX
+            message.references = 1
+            message.waits_for_disk = True
+            entry = Entry(self._queue, message, position)
+            entry.expires_ms = expires_ms
+            entry.is_stored = bool(word & STORED)
+            entry.redelivered = bool(word & REDELIVERED)
+            entry.delivery_count = (word >> COUNT_SHIFT) & COUNT_MAX
+            self.head.append(entry)
+
+    def _entry(self, position: int) -> Entry | None:
+        index = bisect_left(self.head, position, key=_position)
+        if index < len(self.head) and self.head[index].position == position:
+            return self.head[index]
+        return None
+
+    def _find(self, position: int) -> tuple[array[int], int] | None:
+        for chunk in self._tail:
+            if chunk[1] <= position <= chunk[-WORDS + 1]:
+                low, high = 0, len(chunk) // WORDS
+                while low < high:
+                    middle = (low + high) // 2
+                    if chunk[middle * WORDS + 1] < position:
+                        low = middle + 1
+                    else:
+                        high = middle
+                index = low * WORDS
+                return (chunk, index) if chunk[index + 1] == position else None
+        return None
+
+
+def _position(entry: Entry) -> int:
+    return entry.position
+
+
+def packed_word(entry: Entry) -> int:
+    """What a packed entry says beside its place and its expiry."""
+    flags = (STORED if entry.is_stored else 0) | (REDELIVERED if entry.redelivered else 0)
+    return (
+        entry.message.body_bytes << SIZE_SHIFT
+        | min(entry.message.priority, PRIORITY_MAX) << PRIORITY_SHIFT
+        | min(entry.delivery_count, COUNT_MAX) << COUNT_SHIFT
+        | flags
+    )

@@ -1,0 +1,224 @@
+"""How the journal gives space back.
+
+The journal's oldest segment can go when nothing in it is needed any more. Most of it never is: messages are
+settled soon. What is still there is written again at the journal's end, with what it has become since, and
+once that is durable, the journal's start moves past the segment. So one message that nobody takes does not
+keep gigabytes. To write a message again costs as much as to write it, so nothing is done as long as more than
+half of the journal is needed.
+
+What is declared, and the queues' horizons, are in the journal as well: if any of that is in the segment, all
+of it is written again.
+
+    read a piece of the segment, write again what is needed, let others work, and so on to its end
+    -> write again what is declared -> durable -> move the start, on a thread -> remove the files, on a thread
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from headrace.errors import HeadraceError, StorageError
+from headrace.failpoints import hit
+from headrace.queue.journal_format import (
+    AT,
+    CAME_BACK,
+    COUNTED,
+    HORIZON,
+    MOVED,
+    POSITION,
+    POSITION_BITS,
+    PUBLISH,
+    PURGED_HEAD,
+    SETTLED,
+    TOPOLOGY,
+    TOPOLOGY_HEAD,
+    Place,
+    Published,
+    read_published,
+    split_values,
+    write_moved,
+)
+from headrace.queue.topology import Bound, ExchangeMade, QueueMade
+from headrace.queue.virtual_host import PREDECLARED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from headrace.queue.broker import QueueBroker
+    from headrace.queue.journal import LogJournal
+    from headrace.queue.virtual_host import VirtualHost
+
+    Submit = Callable[[Callable[[], None], Callable[[], None]], None]
+
+logger: Final = logging.getLogger(__name__)
+
+STEP_BYTES: Final = 256 * 1024
+"""What is read at once, before others get their turn."""
+
+
+class Reclaiming:
+    """Belongs to the event loop's thread; `submit` has work done on another, then calls back on this one."""
+
+    def __init__(
+        self, broker: QueueBroker, journal: LogJournal, submit: Submit, *, segment_bytes: int
+    ) -> None:
+        self._broker = broker
+        self._services = broker.services
+        self._journal = journal
+        self._log = journal.log
+        self._needed = journal.needed
+        self._submit = submit
+        self._segment_bytes = segment_bytes
+        self._is_running = False
+        self._has_declarations = False
+        self._seen_base_offset = -1
+        self.reclaimed_count = 0
+        """Segments that were given back."""
+
+    def look(self) -> None:
+        """Begin if it is worth it. Called whenever the journal has grown."""
+        if self._is_running or self._services.is_stopped:
+            return
+        segments = self._log.segments
+        if len(segments) > 1 and self._log.size_bytes > 2 * self._needed.live_bytes + self._segment_bytes:
+            self._is_running = True
+            self._has_declarations = False
+            self._step(self._log.start_offset, segments[1].base_offset)
+
+    def _step(self, offset: int, end_offset: int) -> None:
+        """Write again what is needed of the next piece."""
+        if self._services.is_stopped or self._journal.failed is not None:
+            return
+        offset = self._needed.next_offset(offset, end_offset)
+        if offset >= end_offset:
+            self._finish(end_offset)
+            return
+        try:
+            data = self._log.read(offset, size_bytes_max=STEP_BYTES, below_offset=end_offset)
+        except StorageError as error:
+            self._journal.fail(error)
+            return
+        for found, value in split_values(data):
+            if found == self._needed.next_offset(found, found + 1):
+                self._keep(found, value)
+            offset = found + 1
+        self._broker.flush()
+        self._services.loop.call_soon(lambda: self._step(offset, end_offset))
+
+    def _finish(self, end_offset: int) -> None:
+        if self._has_declarations:
+            self._declare_again()
+            self._broker.flush()
+        self._journal.when_durable(self._journal.token, lambda: self._move_start(end_offset))
+
+    def _move_start(self, end_offset: int) -> None:
+        hit("queue.reclaim")
+        change = self._log.begin_record_deletion(end_offset)
+
+        def moved() -> None:
+            try:
+                change.finish()
+            except StorageError as error:
+                self._journal.fail(error)
+                return
+            self._needed.forget_below(end_offset)
+            hit("queue.reclaimed")
+            self._submit(self._remove_files, self._ended)
+
+        self._submit(change.run, moved)
+
+    def _remove_files(self) -> None:
+        try:
+            self._log.remove_deleted_files()
+        except HeadraceError as error:
+            # The store has failed as a whole, and the next write says so.
+            logger.warning("files of the queues' journal could not be removed: %s", error)
+
+    def _ended(self) -> None:
+        self._is_running = False
+        self.reclaimed_count += 1
+        self.look()
+
+    def _keep(self, offset: int, value: bytes) -> None:
+        self._has_declarations = self._has_declarations or self._needed.has_declarations(offset)
+        position = 0
+        while position < len(value):
+            kind = value[position]
+            if kind in {PUBLISH, MOVED}:
+                published = read_published(value, position)
+                self._keep_message(offset, value, published)
+                position = published.end
+            else:
+                position += _size_bytes(kind, value, position)
+
+    def _keep_message(self, offset: int, value: bytes, published: Published) -> None:
+        places = []
+        for place in published.places:
+            queue = self._services.queues.get(place.queue_id)
+            if queue is not None and queue.location_of(place.position) >> POSITION_BITS == offset:
+                count = queue.delivery_count_of(place.position)
+                places.append(place._replace(delivery_count=count))
+        if places:
+            kept: Sequence[Place] = tuple(places)
+            self._journal.move(
+                write_moved(value, published, kept),
+                lambda location: self._relocate(kept, offset, location),
+            )
+
+    def _relocate(self, places: Sequence[Place], offset: int, location: int) -> None:
+        """Note where a message is now."""
+        for place in places:
+            queue = self._services.queues.get(place.queue_id)
+            if queue is not None and queue.relocate(place.position, location):
+                self._needed.moved(offset, location >> POSITION_BITS)
+
+    def _declare_again(self) -> None:
+        for vhost in self._broker.vhosts.values():
+            declare_again(vhost, self._journal)
+
+
+def declare_again(vhost: VirtualHost, journal: LogJournal) -> None:
+    """Write everything that is durable in a virtual host, but for messages."""
+    for exchange in vhost.exchanges.values():
+        if exchange.durable and exchange.name and exchange.name not in PREDECLARED:
+            journal.change(
+                ExchangeMade(
+                    vhost=vhost.name,
+                    name=exchange.name,
+                    kind=exchange.kind,
+                    durable=True,
+                    auto_delete=exchange.auto_delete,
+                    internal=exchange.internal,
+                    arguments=exchange.arguments,
+                )
+            )
+    for queue in vhost.queues.values():
+        if queue.is_stored:
+            journal.change(
+                QueueMade(
+                    vhost=vhost.name,
+                    name=queue.name,
+                    queue_id=queue.queue_id,
+                    durable=True,
+                    auto_delete=queue.auto_delete,
+                    arguments=queue.given,
+                )
+            )
+            journal.horizon(queue.queue_id, queue.horizon_asked)
+    for exchange in vhost.exchanges.values():
+        for binding in exchange.bindings.values():
+            if vhost.is_durable(binding):
+                journal.change(Bound(vhost=vhost.name, binding=binding))
+
+
+def _size_bytes(kind: int, value: bytes, position: int) -> int:
+    if kind in {SETTLED, HORIZON}:
+        return AT.size
+    if kind == CAME_BACK:
+        return COUNTED.size
+    if kind == TOPOLOGY:
+        size_bytes: int = TOPOLOGY_HEAD.unpack_from(value, position)[1]
+        return TOPOLOGY_HEAD.size + size_bytes
+    count: int = PURGED_HEAD.unpack_from(value, position)[3]
+    return PURGED_HEAD.size + count * POSITION.size

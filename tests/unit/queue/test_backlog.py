@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.queue.backlog import Backlog
+from headrace.queue.message import NOWHERE, Entry, Message
+from headrace.queue.work_queue import WorkQueue
+from headrace.testing.queues import QueueBench
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["append", "pop", "back", "move"]), st.integers(0, 9)), max_size=60
+)
+
+
+def queue_of(bench: QueueBench) -> WorkQueue:
+    bench.channel()[0].queue_declare("q")
+    return bench.broker.vhosts["/"].queues["q"]
+
+
+def new_entry(queue: WorkQueue, position: int) -> Entry:
+    message = Message("", "", b"", b"x" * (position % 7))
+    message.location = position * 1000
+    return Entry(queue, message, position)
+
+
+@given(steps=steps, head_count_max=st.integers(1, 3))
+@settings(max_examples=200, deadline=None)
+def test_a_backlog_is_a_sorted_list(steps: list[tuple[str, int]], head_count_max: int) -> None:
+    queue = queue_of(QueueBench())
+    backlog = Backlog(queue, head_count_max=head_count_max)
+    waiting: list[int] = []
+    taken: list[Entry] = []
+    locations: dict[int, int] = {}
+    for position, (step, which) in enumerate(steps):
+        if step == "append":
+            entry = new_entry(queue, position)
+            locations[position] = entry.message.location
+            backlog.append(entry)
+            waiting.append(position)
+        elif step == "pop" and waiting:
+            entry = backlog.pop_first()
+            assert entry.position == waiting.pop(0)
+            assert entry.message.location == locations[entry.position]
+            assert entry.message.body_bytes == entry.position % 7
+            taken.append(entry)
+        elif step == "back" and taken:
+            entry = taken.pop(which % len(taken))
+            backlog.put_back(entry)
+            waiting = sorted([*waiting, entry.position])
+        elif step == "move" and waiting:
+            moved = waiting[which % len(waiting)]
+            locations[moved] += 1
+            backlog.relocate(moved, locations[moved])
+        assert list(backlog.positions()) == waiting
+        assert backlog.count == len(waiting)
+        assert backlog.body_bytes == sum(each % 7 for each in waiting)
+        first = backlog.first()
+        assert (None if first is None else first.position) == (waiting[0] if waiting else None)
+        assert [backlog.location_of(each) for each in waiting] == [locations[each] for each in waiting]
+        assert {backlog.location_of(each.position) for each in taken} <= {NOWHERE}
+
+
+def test_what_is_packed_comes_back_as_it_was() -> None:
+    queue = queue_of(QueueBench())
+    backlog = Backlog(queue, head_count_max=1)
+    backlog.append(new_entry(queue, 0))
+    entry = new_entry(queue, 1)
+    entry.delivery_count, entry.redelivered, entry.is_stored, entry.expires_ms = 5, True, True, 99
+    entry.message.priority = 7
+    assert not backlog.append(entry)
+    assert backlog.delivery_count_of(1) == 5
+    backlog.pop_first()
+    found = backlog.pop_first()
+    assert found is not entry
+    assert (found.delivery_count, found.redelivered, found.is_stored, found.expires_ms) == (5, True, True, 99)
+    assert found.message.priority == 7
+    assert found.message.body is None
