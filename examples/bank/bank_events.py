@@ -136,6 +136,8 @@ class AccountClosed:
 class TransferRequested:
     """A customer wants money to go from one account to another."""
 
+    transfer: str
+    """Its own stream."""
     source: str
     target: str
     cents: int

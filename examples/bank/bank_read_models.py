@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from headrace.events.projections import projection
+
 from bank_accounts import Account, AccountState, month_of
 from bank_books import BOOKINGS, RAPID_WITHIN, signed_cents, suspicion_of
 from bank_events import AccountClosed, AccountOpened, FeeCharged, MoneyWithdrawn
-from headrace.events import projection
 
 Evolve = Callable[[AccountState, Any], AccountState]
 

@@ -22,6 +22,8 @@ TransferEvent = TransferRequested | TransferCompleted | TransferFailed
 class RequestTransfer:
     """Have money go from one account to another."""
 
+    transfer: str
+    """The transfer's own stream."""
     source: str
     target: str
     cents: int
@@ -95,8 +97,9 @@ def _requested(state: TransferState, command: RequestTransfer) -> list[TransferE
         raise Refused("a transfer needs two accounts")
     if not 0 < command.cents <= CENTS_MAX:
         raise Refused(f"{money(command.cents)} can't be moved: at most {money(CENTS_MAX)}, and above 0")
+    transfer, source, target = command.transfer, command.source, command.target
     return [
-        TransferRequested(source=command.source, target=command.target, cents=command.cents, at=command.at)
+        TransferRequested(transfer=transfer, source=source, target=target, cents=command.cents, at=command.at)
     ]
 
 

@@ -1,9 +1,9 @@
 """What the bank's customers ask for, one after the other: the same for the same seed.
 
 They only ask. Whether they get it is the bank's decision: some have too little money, and one account, to
-which a transfer goes now and then, is closed. Each wish has an id of its own, made of the seed and its number,
-so that a history that was half written when its writer died is written to its end by asking for all of it
-again.
+which a transfer goes now and then, is closed. Each wish has an id of its own, made of the seed and its
+number, so that a history that was half written when its writer died is written to its end by asking for all
+of it again.
 """
 
 from __future__ import annotations
@@ -91,8 +91,9 @@ class World:
     def _transfer(self, source: str, at: datetime) -> Wish:
         others = [account for account in self._accounts[:-1] if account != source]
         target = self.closed_account if self._random.random() < 0.05 else self._random.choice(others)
-        wanted = RequestTransfer(source=source, target=target, cents=self._sum(10_00, 500_00), at=at)
-        return self._wish(f"transfer-{self._id()}", wanted, at)
+        transfer, cents = f"transfer-{self._id()}", self._sum(10_00, 500_00)
+        wanted = RequestTransfer(transfer=transfer, source=source, target=target, cents=cents, at=at)
+        return self._wish(transfer, wanted, at)
 
     def _withdrawal(self, account: str, cents: int, at: datetime) -> Wish:
         return self._wish(account, Withdraw(cents=cents, at=at, place=self._random.choice(PLACES)), at)

@@ -158,7 +158,7 @@ def test_the_balance_of_march_1_is_that_of_what_was_booked_before() -> None:
 
 
 def test_a_transfer_ends_once() -> None:
-    wanted = RequestTransfer(source="account-1", target="account-2", cents=5, at=AT)
+    wanted = RequestTransfer(transfer="transfer-1", source="account-1", target="account-2", cents=5, at=AT)
     requested = Transfer.decide(Transfer.initial, wanted)
     state = fold(Transfer, requested)
     done = fold(Transfer, Transfer.decide(state, CompleteTransfer(at=AT)), state)
@@ -174,7 +174,8 @@ def test_a_transfer_ends_once() -> None:
 def test_a_transfer_that_makes_no_sense_is_refused(target: str, cents: int) -> None:
     with pytest.raises(Refused):
         Transfer.decide(
-            Transfer.initial, RequestTransfer(source="account-1", target=target, cents=cents, at=AT)
+            Transfer.initial,
+            RequestTransfer(transfer="transfer-1", source="account-1", target=target, cents=cents, at=AT),
         )
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headrace.cli.event_file import load_event_file, require_events, split_target
-from headrace.cli.options import AsJson, Yes
-from headrace.cli.output import print_json, print_rows, report, say
+from headrace.cli.event_file import require_events
+from headrace.cli.options import AsJson
+from headrace.cli.output import print_json, print_rows, say
 from headrace.config import default_postgres_dsn
 from headrace.errors import ConfigError
 

@@ -1,7 +1,7 @@
 """The part of the API that is about an event store. What is in it may be personal: all of it needs the token.
 
 GET  /api/event-store                               whether there is one, its deciders and their commands
-GET  /api/event-store/streams?category=account      streams, the newest first
+GET  /api/event-store/streams?category=account      streams by name
 GET  /api/event-store/streams/NAME                  the newest events of a stream
 GET  /api/event-store/streams/NAME/state?version=7  its state after so many events, and what made each field
 POST /api/event-store/streams/NAME/commands/NAME    ask for something; 409 with the reason where it is refused
@@ -44,7 +44,7 @@ class EventDesk(Protocol):
         ...
 
     def streams(self, category: str) -> Mapping[str, Any]:
-        """Streams, the newest first."""
+        """Streams by name."""
         ...
 
     def stream(self, name: str) -> Mapping[str, Any]:

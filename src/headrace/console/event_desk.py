@@ -1,7 +1,7 @@
 """An event store for the page: what happened, what follows from it, commands, and work over a whole history.
 
-Deciders are known by the names that they have in their file. The first one of a category decides and shows the
-state; all of them can be compared. Safe to use from several threads.
+Deciders are known by the names that they have in their file. The first one of a category decides and shows
+the state; all of them can be compared. Safe to use from several threads.
 """
 
 from __future__ import annotations

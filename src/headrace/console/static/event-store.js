@@ -76,12 +76,12 @@ function forget() {
 
 async function look() {
   try {
-    const { streams, stream_count: count } = await ask(`/api/event-store/streams?category=${encodeURIComponent(category())}`);
+    const { streams, has_more: hasMore } = await ask(`/api/event-store/streams?category=${encodeURIComponent(category())}`);
     const names = streams.map((each) => each.stream);
     if (page.stream === null) page.stream = names[0] ?? null;
     choices("stream", page.stream && !names.includes(page.stream) ? [page.stream, ...names] : names);
     if (page.stream !== null) byId("stream").value = page.stream;
-    put("where", count > names.length ? `the newest ${format.count(names.length)} of ${format.count(count)} streams` : `${format.count(count)} streams`);
+    put("where", hasMore ? `the first ${format.count(names.length)} streams by name` : `${format.count(names.length)} streams`);
     if (page.stream !== null) showStream(await ask(`/api/event-store/streams/${encodeURIComponent(page.stream)}`));
     showJobs(await ask("/api/event-store/job"));
     trouble("");
