@@ -16,6 +16,7 @@
     │   │   ├── SubjectForgotten a person was forgotten, and nothing personal can be kept any more
     │   │   └── UnreadableEvents stored events are of a type or version that no code reads
     │   ├── CaptureReplaced      another process has taken the capture over
+    │   ├── ProjectionReplaced   a projection is at another version or generation than this code
     │   ├── DataDirectoryInUse   another process owns the data directory
     │   ├── TopicExists          a topic of that name is already there
     │   ├── UnknownTopic         no topic has that name
@@ -38,6 +39,8 @@
         ├── SlotLost             a replication slot has lost changes, or is another's
         ├── CaptureFailed        a capture was running and stopped on an error
         ├── PipelineFailed       a pipeline was running and stopped on an error
+        ├── ProjectionStopped    a projection stands still at an event that it can't take
+        ├── NotYetProjected      a projection did not come to a position in the time given
         └── ChildFailed          a supervised process ended and may not be started again
 
 `retriable` says whether the same call may succeed later with nothing changed. `definite` says whether
@@ -137,6 +140,10 @@ class UnreadableEvents(EventsError):
 
 class CaptureReplaced(UsageError):
     """Another process has taken the capture over: this one must not come back."""
+
+
+class ProjectionReplaced(UsageError):
+    """A projection is at another version or generation than this code: it must not go on with it."""
 
 
 class DataDirectoryInUse(UsageError):
@@ -244,6 +251,16 @@ class CaptureFailed(FaultError):
 
 class PipelineFailed(FaultError):
     """A pipeline was running and stopped on an error; it may go on from its checkpoint."""
+
+
+class ProjectionStopped(FaultError):
+    """A projection stands still at an event that it can't take; it goes on from there with mended code."""
+
+
+class NotYetProjected(FaultError):
+    """A projection did not come to a position in the time given; it may do so later."""
+
+    retriable = True
 
 
 class ChildFailed(FaultError):
