@@ -26,7 +26,8 @@ function said({ kind, state, done, total, result, error, took_ms: tookMs }) {
   if (kind === "replay") return `${result.words} ${events}.`;
   if (result.difference_count === 0) return `Both say the same of all ${format.count(result.stream_count)} streams: ${events}.`;
   const cut = result.differences.length < result.difference_count ? ` The first ${format.count(result.differences.length)} are shown.` : "";
-  return `${format.count(result.difference_count)} fields differ, in ${format.count(result.different_stream_count)} of ${format.count(result.stream_count)} streams: ${events}.${cut}`;
+  const fields = result.difference_count === 1 ? "1 field differs" : `${format.count(result.difference_count)} fields differ`;
+  return `${fields}, in ${format.count(result.different_stream_count)} of ${format.count(result.stream_count)} streams: ${events}.${cut}`;
 }
 
 function showDifferences({ left, right, differences }) {
