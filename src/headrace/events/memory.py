@@ -195,9 +195,10 @@ class MemoryJournal:
         with self._monitor:
             return {(event.type, event.schema_version) for event in self._log}
 
-    def snapshot(self, stream: str) -> Snapshot | None:
-        """The snapshot of a stream, if there is one."""
-        return self._snapshots.get(stream)
+    def snapshot(self, stream: str) -> tuple[Snapshot | None, int]:
+        """The snapshot of a stream, if there is one, and how many persons were forgotten so far."""
+        with self._monitor:
+            return self._snapshots.get(stream), len(self._forgotten)
 
     def save_snapshot(self, snapshot: Snapshot, *, forgotten_count: int) -> bool:
         """Keep a snapshot, unless persons were forgotten since."""
@@ -212,10 +213,6 @@ class MemoryJournal:
         with self._monitor:
             names = list(self._snapshots) if streams is None else streams
             return sum(self._snapshots.pop(name, None) is not None for name in names)
-
-    def forgotten_count(self) -> int:
-        """How many persons were forgotten."""
-        return len(self._forgotten)
 
     def keys(self, subjects: Iterable[str]) -> Mapping[str, SubjectKey]:
         """The keys of persons, as far as they have one or had one."""

@@ -109,6 +109,11 @@ class Append:
     conditions: tuple[Condition, ...] = ()
     command: CommandMark | None = None
 
+    def __post_init__(self) -> None:
+        names = [write.stream for write in self.writes]
+        if len(set(names)) != len(names):
+            raise EventsError("an append names a stream twice: put its events together")
+
     @property
     def event_count(self) -> int:
         """How many events it has."""

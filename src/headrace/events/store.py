@@ -4,8 +4,9 @@
     store.execute("account-42", Withdraw(amount=50), command_id="7f3a")
     store.load("account-42").state
 
-A command that is refused is not remembered: nothing has happened. The same id may be sent again, and is decided
-on the state of that time. A command that was taken is remembered by its id, also when it made no event.
+A command that is refused is not remembered: nothing has happened. The same id may be sent again, and is
+decided on the state of that time. A command that was taken is remembered by its id, also when it made no
+event.
 """
 
 from __future__ import annotations
