@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bank_accounts import Account
 from bank_mistake import AccountWithoutFees
-from bank_read_models import balances, statements, suspicions
+from bank_read_models import balances, owners, statements, suspicions
 from bank_transfers import Transfer
 
-__all__ = ["Account", "AccountWithoutFees", "Transfer", "balances", "statements", "suspicions"]
+__all__ = ["Account", "AccountWithoutFees", "Transfer", "balances", "owners", "statements", "suspicions"]

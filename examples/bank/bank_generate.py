@@ -17,25 +17,26 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from types import FrameType
 from typing import Final
 
 from confluent_kafka import KafkaException
-from headrace.events.postgres import PostgresJournal
-from headrace.events.processes import ProcessManager
-from headrace.events.projections import PostgresPlace, ReadModels
 
 from bank_accounts import Account
 from bank_control import ControlReader, create_topic
 from bank_read_models import READ_MODELS
 from bank_transfers import Transfer
-from bank_workflow import Transfers
+from bank_workflow import TRY_AGAIN_AFTER, Transfers
 from bank_world import Wish, World, history
+from headrace.clock import Clock
 from headrace.errors import HeadraceError
 from headrace.events import EventStore, Refused
+from headrace.events.postgres import PostgresJournal
+from headrace.events.processes import ProcessManager
+from headrace.events.projections import PostgresPlace, Projection, ReadModels
 
 RATE_MAX: Final = 10_000.0
 HISTORY_COUNT: Final = 1_200
@@ -45,16 +46,33 @@ BEHIND_S_MAX: Final = 2.0
 LISTEN_EVERY_S: Final = 0.2
 
 
+class HistoryClock:
+    """Stands where the history is, so that its events are recorded at the times at which they happened."""
+
+    def __init__(self) -> None:
+        self.now = datetime.min.replace(tzinfo=UTC)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return int(self.now.timestamp() * 1000)
+
+    def monotonic_s(self) -> float:
+        """The same in seconds."""
+        return self.now.timestamp()
+
+
 class Bank:
     """A store, its read models and its transfers, in one database."""
 
-    def __init__(self, dsn: str) -> None:
-        self._journal = PostgresJournal(dsn)
+    def __init__(
+        self, dsn: str, clock: Clock | None = None, *, read_models: Sequence[Projection] = READ_MODELS
+    ) -> None:
+        self._journal = PostgresJournal(dsn, clock=clock)
         self._place = PostgresPlace(dsn)
         self.store = EventStore(self._journal, deciders=[Account, Transfer])
         self.store.check_readable()
-        self.read_models = ReadModels(self.store, self._place, READ_MODELS)
-        self.transfers = ProcessManager(self.store, self._place, Transfers)
+        self.read_models = ReadModels(self.store, self._place, read_models)
+        self.transfers = ProcessManager(self.store, self._place, Transfers, clock=clock)
         self.refusals: Counter[str] = Counter()
         self.taken_count = 0
 
@@ -67,18 +85,30 @@ class Bank:
         else:
             self.taken_count += 1
 
-    def write_history(self, seed: int, *, count: int, until: datetime) -> None:
-        """Have a history decided, and all that follows from it. What is there of it already stays."""
-        for wish in history(seed, since=until - HISTORY, until=until, count=count):
-            self.ask(wish)
-            if wish.stream.startswith(Transfer.category):
-                self.transfers.catch_up()
-        self.read_models.catch_up()
-
     def close(self) -> None:
         """Give back the connections."""
         self._place.close()
         self._journal.close()
+
+
+def write_history(
+    dsn: str, seed: int, *, count: int, until: datetime, read_models: Sequence[Projection] = READ_MODELS
+) -> None:
+    """Have a history decided, and all that follows from it. What is there of it already stays as it is."""
+    clock = HistoryClock()
+    bank = Bank(dsn, clock, read_models=read_models)
+    try:
+        for wish in history(seed, since=until - HISTORY, until=until, count=count):
+            clock.now = wish.at
+            bank.ask(wish)
+            if wish.stream.startswith(Transfer.category):
+                bank.transfers.catch_up()
+        # What waits to be tried again is tried.
+        clock.now = until + TRY_AGAIN_AFTER
+        bank.transfers.catch_up()
+        bank.read_models.catch_up()
+    finally:
+        bank.close()
 
 
 class Customers:
@@ -127,8 +157,8 @@ def main() -> None:
         with ExitStack() as stack:
             bank = Bank(options.dsn)
             stack.callback(bank.close)
-            if not bank.store.journal.streams(category="account", limit=1):
-                bank.write_history(options.seed, count=options.history, until=datetime.now(UTC))
+            if bank.store.journal.head() == 0:
+                write_history(options.dsn, options.seed, count=options.history, until=datetime.now(UTC))
             if options.history_only:
                 return
             _serve(bank, options, stack)

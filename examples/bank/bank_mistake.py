@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.events.projections import projection
-
 from bank_accounts import Account, AccountCommand, AccountEvent, AccountState
 from bank_events import FeeCharged
 from bank_read_models import BALANCES, OF_ACCOUNTS, keep_balance
 from headrace import events
+from headrace.events.projections import projection
 
 
 @events.decider("account")

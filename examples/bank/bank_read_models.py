@@ -3,6 +3,7 @@
     balances       the balance of each account, by the same `evolve` as the commands'
     statements     a line for each account and month: what was there, what came, what went
     suspicions     withdrawals that are large, or follow quickly on others
+    owners         whose account it is; who is forgotten is forgotten here, too
 
 Each is kept by a function over events, in order, each event once. Balances are in their second version: the
 first one, which is in bank_mistake.py, forgot the fees. Suspicions came last: they are a new read model over
@@ -14,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from headrace.events.projections import projection
-
 from bank_accounts import Account, AccountState, month_of
 from bank_books import BOOKINGS, RAPID_WITHIN, signed_cents, suspicion_of
 from bank_events import AccountClosed, AccountOpened, FeeCharged, MoneyWithdrawn
+from headrace.events import SubjectWasForgotten
+from headrace.events.projections import projection
 
 Evolve = Callable[[AccountState, Any], AccountState]
 
@@ -55,6 +56,7 @@ CREATE TABLE suspicions (
     words text NOT NULL
 )
 """
+OWNERS: Final = "CREATE TABLE owners (account text PRIMARY KEY, customer text NOT NULL, owner text)"
 
 
 @projection("balances", version=2, create=BALANCES, types=OF_ACCOUNTS)
@@ -120,4 +122,14 @@ def suspicions(work: Any, event: Any) -> None:
         )
 
 
-READ_MODELS: Final = (balances, statements, suspicions)
+@projection("owners", create=OWNERS, types=(AccountOpened, SubjectWasForgotten))
+def owners(work: Any, event: Any) -> None:
+    """Keep names as long as they may be kept."""
+    match event.data:
+        case AccountOpened(customer=customer, owner=owner):
+            work.execute("INSERT INTO owners VALUES (%s, %s, %s)", (event.stream, customer, owner))
+        case SubjectWasForgotten(subject=subject):
+            work.execute("UPDATE owners SET owner = NULL WHERE customer = %s", (subject,))
+
+
+READ_MODELS: Final = (balances, statements, suspicions, owners)

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from headrace.events.processes import CommandRefused, Send, SetTimer, TimedOut, process
-
 from bank_accounts import ReceiveTransfer, ReturnTransfer, SendTransfer
 from bank_events import (
     TransferCompleted,
@@ -28,6 +26,7 @@ from bank_events import (
     TransferSent,
 )
 from bank_transfers import CompleteTransfer, FailTransfer
+from headrace.events.processes import CommandRefused, Send, SetTimer, TimedOut, process
 
 TRY_AGAIN_AFTER: Final = timedelta(seconds=10)
 """A target that takes nothing now may have been opened by then."""

@@ -31,6 +31,7 @@ COMMANDS: Final = (
     "check",
     "pipelines",
     "capture",
+    "events",
     "sql",
     "replay",
     "verify",

@@ -146,7 +146,7 @@ def send(page: Page, balance: Locator) -> None:
     page.locator("#command").select_option("Deposit")
     page.get_by_label("cents").fill("500")
     page.get_by_label("cents").press("Enter")
-    expect(page.locator("#ask-said")).to_contain_text("Happened: MoneyDeposited. The stream is at version 11.")
+    expect(page.locator("#ask-said")).to_contain_text("Happened: MoneyDeposited. The stream is at version 11")
     expect(balance).to_contain_text("94400")
     expect(page.locator("#moment-words")).to_have_text("As it is now")
     page.locator("#command").select_option("Withdraw")
