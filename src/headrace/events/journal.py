@@ -105,7 +105,10 @@ class Journal(Protocol):
         ...
 
     def snapshot(self, stream: str) -> tuple[Snapshot | None, int]:
-        """The snapshot of a stream, if there is one, and how many persons were forgotten so far."""
+        """The snapshot of a stream, if there is one, and how many persons were forgotten so far.
+
+        One is given only if the event that it ended with when it was saved is in the stream.
+        """
         ...
 
     def save_snapshot(self, snapshot: Snapshot, *, forgotten_count: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Condition as Monitor
 
@@ -203,9 +204,11 @@ class MemoryJournal:
     def save_snapshot(self, snapshot: Snapshot, *, forgotten_count: int) -> bool:
         """Keep a snapshot, unless persons were forgotten since."""
         with self._monitor:
-            if len(self._forgotten) != forgotten_count:
+            events = self._streams.get(snapshot.stream, ())
+            if len(self._forgotten) != forgotten_count or snapshot.version > len(events):
                 return False
-            self._snapshots[snapshot.stream] = snapshot
+            last = events[snapshot.version - 1]
+            self._snapshots[snapshot.stream] = replace(snapshot, position=last.position)
             return True
 
     def drop_snapshots(self, streams: Sequence[str] | None = None) -> int:

@@ -158,12 +158,12 @@ class Snapshot:
 
     stream: str
     version: int
-    event_id: UUID
-    """Of the last event in it."""
     fingerprint: str
     """Of the code that folded it."""
     state: bytes
     checksum: bytes
+    position: int = 0
+    """Of the last event in it; journals fill it in when they read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 
@@ -306,7 +307,8 @@ class JournalContract:
         assert journal.save_snapshot(older, forgotten_count=0)
         assert journal.save_snapshot(newer, forgotten_count=0)
 
-        assert journal.snapshot("a-1") == (newer, 0)
+        assert journal.snapshot("a-1") == (replace(newer, position=2), 0)
+        assert not journal.save_snapshot(_snapshot(3), forgotten_count=0)
         assert journal.drop_snapshots(["b-1"]) == 0
         assert journal.drop_snapshots() == 1
         assert journal.snapshot("a-1") == (None, 0)
@@ -363,7 +365,6 @@ def _snapshot(version: int, stream: str = "a-1") -> Snapshot:
     return Snapshot(
         stream=stream,
         version=version,
-        event_id=UUID(int=version),
         fingerprint="f",
         state=b"\x00state",
         checksum=b"\x01",

@@ -156,7 +156,7 @@ class PostgresJournal:
 
     def _stored(self, query: str, *values: object) -> list[StoredEvent]:
         rows = self._tables.ask("reading events", query, values)
-        return [StoredEvent(*row[:8], tuple(row[8]), tuple(row[9]), row[10]) for row in rows]
+        return [StoredEvent._make((*row[:8], tuple(row[8]), tuple(row[9]), row[10])) for row in rows]
 
     def streams(
         self, *, category: str | None = None, after: str = "", limit: int = 100
@@ -183,7 +183,7 @@ class PostgresJournal:
 
     def snapshot(self, stream: str) -> tuple[Snapshot | None, int]:
         """The snapshot of a stream, if there is one, and how many persons were forgotten so far."""
-        ((count, version, event_id, fingerprint, state, checksum),) = self._tables.ask(
+        ((count, version, fingerprint, state, checksum, position),) = self._tables.ask(
             "reading a snapshot", queries.SNAPSHOT, (stream,)
         )
         if version is None:
@@ -191,10 +191,10 @@ class PostgresJournal:
         snapshot = Snapshot(
             stream=stream,
             version=version,
-            event_id=event_id,
             fingerprint=fingerprint,
             state=state,
             checksum=checksum,
+            position=position,
         )
         return snapshot, count
 

@@ -56,9 +56,7 @@ def migrate(connection: Connection, schema: str) -> None:
         connection.execute(filled("CREATE SCHEMA IF NOT EXISTS @schema@", schema))
         text = files("headrace.events.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
         connection.execute(filled(text, schema))
-        connection.execute(
-            filled(f"CREATE TABLE @schema@.layout AS SELECT {VERSION} AS version", schema)
-        )
+        connection.execute(filled(f"CREATE TABLE @schema@.layout AS SELECT {VERSION} AS version", schema))
 
 
 def _version(connection: Connection, schema: str) -> int | None:

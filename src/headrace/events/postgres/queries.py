@@ -79,9 +79,11 @@ GROUP BY type, schema_version ORDER BY type COLLATE "C", schema_version
 STORED_TYPES: Final = "SELECT type, schema_version FROM @schema@.event_types"
 
 SNAPSHOT: Final = """
-SELECT forgotten.number, version, event_id, fingerprint, state, checksum
+SELECT forgotten.number, s.version, s.fingerprint, s.state, s.checksum, e.position
 FROM (SELECT coalesce(max(number), 0) AS number FROM @schema@.forgotten) AS forgotten
-LEFT JOIN @schema@.snapshots ON stream = %s
+LEFT JOIN (@schema@.snapshots AS s JOIN @schema@.events AS e
+           ON e.aggregateid = s.stream AND e.version = s.version AND e.id = s.event_id)
+ON s.stream = %s
 """
 
 LOCK_FORGETTING: Final = "SELECT pg_advisory_xact_lock(@lock@ + 1)"
@@ -90,8 +92,10 @@ LOCK_FORGETTING: Final = "SELECT pg_advisory_xact_lock(@lock@ + 1)"
 LOCK_SAVING: Final = "SELECT pg_advisory_xact_lock_shared(@lock@ + 1)"
 
 SAVE_SNAPSHOT: Final = """
-INSERT INTO @schema@.snapshots SELECT %s, %s, %s, %s, %s, %s
-WHERE (SELECT coalesce(max(number), 0) FROM @schema@.forgotten) = %s
+INSERT INTO @schema@.snapshots (stream, version, event_id, fingerprint, state, checksum)
+SELECT aggregateid, version, id, %s, %s, %s FROM @schema@.events
+WHERE aggregateid = %s AND version = %s
+  AND (SELECT coalesce(max(number), 0) FROM @schema@.forgotten) = %s
 ON CONFLICT (stream) DO UPDATE SET version = excluded.version, event_id = excluded.event_id,
     fingerprint = excluded.fingerprint, state = excluded.state, checksum = excluded.checksum
 RETURNING stream

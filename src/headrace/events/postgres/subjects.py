@@ -41,12 +41,11 @@ class Subjects:
     def save_snapshot(self, snapshot: Snapshot, forgotten_count: int) -> bool:
         """Keep a snapshot in the place of an older one, unless persons were forgotten since."""
         values = (
-            snapshot.stream,
-            snapshot.version,
-            snapshot.event_id,
             snapshot.fingerprint,
             snapshot.state,
             snapshot.checksum,
+            snapshot.stream,
+            snapshot.version,
             forgotten_count,
         )
         with self._tables.transaction("saving a snapshot") as connection:
