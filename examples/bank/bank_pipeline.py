@@ -3,8 +3,8 @@
     headrace run examples/bank/bank_pipeline.py
 
 The event table is captured like any other. Its rows come in the order of their positions, and a stream's
-events meet its state, which Spark keeps; each balance is written once, whatever is killed when. Personal fields
-stay encrypted on the topic and here: this needs no keys.
+events meet its state, which Spark keeps; each balance is written once, whatever is killed when. Personal
+fields stay encrypted on the topic and here: this needs no keys.
 """
 
 from __future__ import annotations
