@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bank_accounts import Account
-from bank_pipeline import account_balances, bank_events
 from bank_world import history
 from headrace.events import EventStore, MemoryJournal, Refused
+from headrace.streams.load import load_pipelines
 
 pytestmark = pytest.mark.spark
 
+PIPELINES = Path(__file__).parents[3] / "examples" / "bank" / "bank_pipeline.py"
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 UNTIL = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -51,6 +53,9 @@ def test_each_event_gives_the_balance_after_it_also_over_a_crash(
         for wish in history(7, since=SINCE, until=UNTIL, count=60, account_count=4)
         if wish.stream.startswith("account-")
     ]
+    # As the command loads them: Spark's workers are sent the code of the example.
+    (account_balances,) = load_pipelines(str(PIPELINES))
+    bank_events = account_balances.sources()["bank_events"]
     script, after = headrace_pipeline(account_balances), 0
     for half in (wishes[: len(wishes) // 2], wishes[len(wishes) // 2 :]):
         for wish in half:
