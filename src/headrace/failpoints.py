@@ -76,6 +76,8 @@ FAILPOINTS: Final = {
     "pipeline.task.committed": "a task's transaction is committed, and those of others may be open",
     "pipeline.written": "all of a batch is written, and Spark does not know it",
     "pipeline.side.written": "the rows that left operators beside their results are written as well",
+    "events.append": "events are about to be appended",
+    "events.appended": "events are appended, and nobody knows of it yet",
     "replay.swap": "replayed rows are about to take the place of a table's rows",
     "replay.swapped": "replayed rows have taken the place of a table's rows, and nobody knows of it yet",
     "events.batch.applied": "a projection has taken a batch of events, and its transaction is open",

@@ -24,6 +24,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from headrace.errors import (
     AppendConflict,
     CommandIdReused,
@@ -39,7 +41,7 @@ from headrace.events.decider import Decider, decider, fold
 from headrace.events.event_type import FORGOTTEN, EventType, event
 from headrace.events.executing import Executed
 from headrace.events.explanation import Explanation, FieldChange
-from headrace.events.forgetting import Receipt, SubjectWasForgotten
+from headrace.events.forgetting import ForgottenCheck, Receipt, SubjectWasForgotten
 from headrace.events.journal import Journal
 from headrace.events.loading import Loaded
 from headrace.events.memory import MemoryJournal
@@ -49,6 +51,9 @@ from headrace.events.retries import Retries
 from headrace.events.snapshots import SnapshotPolicy
 from headrace.events.store import EventStore
 from headrace.events.upcasting import Upcast, Written, added, into, renamed, upcast
+
+if TYPE_CHECKING:
+    from headrace.events.postgres import PostgresJournal
 
 __all__ = [
     "ANY",
@@ -66,9 +71,11 @@ __all__ = [
     "Executed",
     "Explanation",
     "FieldChange",
+    "ForgottenCheck",
     "Journal",
     "Loaded",
     "MemoryJournal",
+    "PostgresJournal",
     "Receipt",
     "Recorded",
     "Refused",
@@ -89,3 +96,12 @@ __all__ = [
     "renamed",
     "upcast",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # The client of PostgreSQL is loaded when it is first asked for: a worker that folds events needs none.
+    if name == "PostgresJournal":
+        from headrace.events.postgres import PostgresJournal  # noqa: PLC0415  # see above
+
+        return PostgresJournal
+    raise AttributeError(f"module 'headrace.events' has no attribute {name!r}")

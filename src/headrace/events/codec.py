@@ -31,11 +31,12 @@ class EventCodec:
         every.update(dict.fromkeys(upcasts))
         self.current = {name: described.version for name, described in self.by_name.items()}
         self.upcasts = Upcasts(self.current, every)
-        self._straight: dict[tuple[str, int], Callable[[bytes], Any]] = {
+        self.straight: dict[tuple[str, int], Callable[[bytes], Any]] = {
             (described.name, described.version): msgspec.json.Decoder(described.event_class).decode
             for described in self.by_name.values()
             if not described.personal
         }
+        """What decodes events of a type and version straight to their class, where that can be done."""
 
     def _add(self, described: EventType) -> None:
         known = self.by_name.get(described.name)
@@ -90,7 +91,7 @@ class EventCodec:
 
     def decode(self, type_: str, version: int, data: bytes, keyring: Keyring) -> list[Any]:
         """The events that one stored event is today: one, where no upcast splits or drops it."""
-        straight = self._straight.get((type_, version))
+        straight = self.straight.get((type_, version))
         if straight is not None:
             try:
                 return [straight(data)]
@@ -99,10 +100,6 @@ class EventCodec:
                 if b'"$sealed"' not in data:
                     raise _unfit(type_, version, error) from error
         return self._decode_by_way_of_data(type_, version, data, keyring)
-
-    def straight_decoder(self, type_: str, version: int) -> Callable[[bytes], Any] | None:
-        """What decodes events of a version straight to their class, if that can be done."""
-        return self._straight.get((type_, version))
 
     def _decode_by_way_of_data(self, type_: str, version: int, data: bytes, keyring: Keyring) -> list[Any]:
         try:

@@ -55,7 +55,8 @@ def event(
     tags: Collection[str] | Callable[[Any], Iterable[str]] = (),
     personal: Collection[str] | Mapping[str, str | SubjectOf] = (),
     subject: str | SubjectOf | None = None,
-    **more: Any,
+    forgotten: Mapping[str, Any] | None = None,
+    upcasts: Iterable[Upcast] = (),
 ) -> Callable[[Class], Class]:
     """Say what a class of events is called in the log, and how it is kept there.
 
@@ -65,9 +66,9 @@ def event(
     personal fields to what they read as afterwards, where it is neither None nor a text. `upcasts` read what
     was written as an older version.
     """
-    forgotten, upcasts = dict(more.pop("forgotten", {})), tuple(more.pop("upcasts", ()))
-    if more:
-        raise EventsError(f"an event has no {', '.join(more)}: there are forgotten and upcasts")
+    if version < 1:
+        raise EventsError(f"version {version} of an event can't be: count from 1")
+    shown, steps = dict(forgotten or {}), tuple(upcasts)
 
     def describe(event_class: Class) -> Class:
         fields = _fields_of(event_class)
@@ -78,14 +79,12 @@ def event(
             version=version,
             tags_of=_tags(fields, tags),
             personal=owners,
-            forgotten={each: _placeholder(event_class, each, fields[each], forgotten) for each in owners},
-            upcasts=upcasts,
+            forgotten={each: _placeholder(event_class, each, fields[each], shown) for each in owners},
+            upcasts=steps,
         )
         setattr(event_class, _ATTRIBUTE, described)
         return event_class
 
-    if version < 1:
-        raise EventsError(f"version {version} of an event can't be: count from 1")
     return describe
 
 

@@ -104,8 +104,11 @@ class Journal(Protocol):
         """Which types and versions are stored. Cheap; asked for whenever a store is opened."""
         ...
 
-    def snapshot(self, stream: str) -> Snapshot | None:
-        """The snapshot of a stream, if there is one."""
+    def snapshot(self, stream: str) -> tuple[Snapshot | None, int]:
+        """The snapshot of a stream, if there is one, and how many persons were forgotten so far.
+
+        One is given only if the event that it ended with when it was saved is in the stream.
+        """
         ...
 
     def save_snapshot(self, snapshot: Snapshot, *, forgotten_count: int) -> bool:
@@ -117,10 +120,6 @@ class Journal(Protocol):
 
     def drop_snapshots(self, streams: Sequence[str] | None = None) -> int:
         """Drop the snapshots of some streams, or all. How many there were."""
-        ...
-
-    def forgotten_count(self) -> int:
-        """How many persons were forgotten."""
         ...
 
     def keys(self, subjects: Iterable[str]) -> Mapping[str, SubjectKey]:

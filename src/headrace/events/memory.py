@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Condition as Monitor
 
@@ -195,16 +196,19 @@ class MemoryJournal:
         with self._monitor:
             return {(event.type, event.schema_version) for event in self._log}
 
-    def snapshot(self, stream: str) -> Snapshot | None:
-        """The snapshot of a stream, if there is one."""
-        return self._snapshots.get(stream)
+    def snapshot(self, stream: str) -> tuple[Snapshot | None, int]:
+        """The snapshot of a stream, if there is one, and how many persons were forgotten so far."""
+        with self._monitor:
+            return self._snapshots.get(stream), len(self._forgotten)
 
     def save_snapshot(self, snapshot: Snapshot, *, forgotten_count: int) -> bool:
         """Keep a snapshot, unless persons were forgotten since."""
         with self._monitor:
-            if len(self._forgotten) != forgotten_count:
+            events = self._streams.get(snapshot.stream, ())
+            if len(self._forgotten) != forgotten_count or snapshot.version > len(events):
                 return False
-            self._snapshots[snapshot.stream] = snapshot
+            last = events[snapshot.version - 1]
+            self._snapshots[snapshot.stream] = replace(snapshot, position=last.position)
             return True
 
     def drop_snapshots(self, streams: Sequence[str] | None = None) -> int:
@@ -212,10 +216,6 @@ class MemoryJournal:
         with self._monitor:
             names = list(self._snapshots) if streams is None else streams
             return sum(self._snapshots.pop(name, None) is not None for name in names)
-
-    def forgotten_count(self) -> int:
-        """How many persons were forgotten."""
-        return len(self._forgotten)
 
     def keys(self, subjects: Iterable[str]) -> Mapping[str, SubjectKey]:
         """The keys of persons, as far as they have one or had one."""

@@ -109,6 +109,11 @@ class Append:
     conditions: tuple[Condition, ...] = ()
     command: CommandMark | None = None
 
+    def __post_init__(self) -> None:
+        names = [write.stream for write in self.writes]
+        if len(set(names)) != len(names):
+            raise EventsError("an append names a stream twice: put its events together")
+
     @property
     def event_count(self) -> int:
         """How many events it has."""
@@ -153,12 +158,12 @@ class Snapshot:
 
     stream: str
     version: int
-    event_id: UUID
-    """Of the last event in it."""
     fingerprint: str
     """Of the code that folded it."""
     state: bytes
     checksum: bytes
+    position: int = 0
+    """Of the last event in it; journals fill it in when they read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

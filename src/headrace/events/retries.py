@@ -28,5 +28,5 @@ class Retries:
 
     def pause_s(self, attempt: int, chance: float) -> float:
         """How long to wait after an attempt, counted from 1; `chance`, 0 to 1, keeps writers apart."""
-        full_ms = min(self.pause_ms * 2 ** min(attempt - 1, 30), self.pause_ms_max)
+        full_ms = min(self.pause_ms * 2.0 ** min(attempt - 1, 30), self.pause_ms_max)
         return full_ms * (0.5 + chance / 2) / 1000

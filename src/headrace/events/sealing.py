@@ -70,8 +70,8 @@ class Keyring:
         for each in sorted(wanted):
             if self._keys[each].key is None:
                 raise SubjectForgotten(
-                    f"{each!r} was forgotten at {self._keys[each].forgotten_at:%Y-%m-%d %H:%M:%S}: personal data "
-                    "can't be kept under that name again; somebody who comes back needs a new one"
+                    f"{each!r} was forgotten at {self._keys[each].forgotten_at}: personal data can't be "
+                    "kept under that name again; somebody who comes back needs a new one"
                 )
 
 
@@ -122,4 +122,4 @@ def _opened(type_: str, name: str, value: dict[str, Any], keyring: Keyring) -> A
 
 
 def _bound_to(type_: str, name: str, subject: str) -> bytes:
-    return "\0".join((type_, name, subject)).encode()
+    return f"{type_}\0{name}\0{subject}".encode()

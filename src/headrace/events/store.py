@@ -4,8 +4,9 @@
     store.execute("account-42", Withdraw(amount=50), command_id="7f3a")
     store.load("account-42").state
 
-A command that is refused is not remembered: nothing has happened. The same id may be sent again, and is decided
-on the state of that time. A command that was taken is remembered by its id, also when it made no event.
+A command that is refused is not remembered: nothing has happened. The same id may be sent again, and is
+decided on the state of that time. A command that was taken is remembered by its id, also when it made no
+event.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from headrace.events.codec import EventCodec
 from headrace.events.decider import Decider, category_of
 from headrace.events.executing import Executed, Executor, Request
 from headrace.events.explanation import Explanation, explain
-from headrace.events.forgetting import Receipt, SubjectWasForgotten, forget
+from headrace.events.forgetting import (
+    ForgottenCheck,
+    Receipt,
+    SubjectWasForgotten,
+    forget,
+    verify_forgotten,
+)
 from headrace.events.journal import Journal
-from headrace.events.loading import Loaded, Loader
+from headrace.events.loading import Loaded, Loader, Until
 from headrace.events.reading import Reader
 from headrace.events.recorded import About, Recorded
 from headrace.events.records import ANY, READ_EVENTS_MAX, Appended, Condition, TypeCount
@@ -56,7 +63,7 @@ class EventStore:
         every = [*(step for each in self.deciders.values() for step in each.upcasts), *upcasts]
         self.codec = EventCodec([*classes, SubjectWasForgotten], every)
         self._reader = Reader(journal, self.codec)
-        self._loader = Loader(journal, self.codec, snapshots or SnapshotPolicy())
+        self._loader = Loader(journal, self.codec, snapshots or SnapshotPolicy(), self.deciders.values())
         self._appender = Appender(journal, self.codec)
         self._executor = Executor(journal, self._loader, self._appender, self._reader)
 
@@ -133,9 +140,9 @@ class EventStore:
             raise EventsError("say one of time, version and position: what the state was as of")
         decider = self.decider_of(stream)
         if version is not None:
-            return self._loader.load(decider, stream, until_version=version)
+            return self._loader.load(decider, stream, Until(version=version))
         at = self.journal.position_at(_aware(time)) if time is not None else position
-        return self._loader.load(decider, stream, until_position=at)
+        return self._loader.load(decider, stream, Until(position=at))
 
     def explain(self, stream: str) -> Explanation:
         """Which events have made each field of the state what it is."""
@@ -174,6 +181,10 @@ class EventStore:
     def forget(self, subject: str, **about: Unpack[About]) -> Receipt:
         """Make the personal data of somebody unreadable for good."""
         return forget(self.journal, self.codec, subject, about)
+
+    def verify_forgotten(self, subject: str, texts: Sequence[str] = ()) -> ForgottenCheck:
+        """Look through all events and snapshots for what is left of somebody. Reads all events."""
+        return verify_forgotten(self.journal, subject, texts)
 
     def decider_of(self, stream: str) -> Decider:
         """The decider of a stream's category."""

@@ -101,6 +101,10 @@ class Upcasts:
                 raise EventsError(f"version {each.version} of {each.type} is current: nothing can follow it")
             self._by_origin[origin] = each
 
+    def changes(self) -> list[Change]:
+        """What is done to data, in an order that is always the same."""
+        return [self._by_origin[origin].change for origin in sorted(self._by_origin)]
+
     def is_current(self, type_: str, version: int) -> bool:
         """Whether nothing has to be changed."""
         return self._current.get(type_) == version

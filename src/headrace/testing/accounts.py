@@ -1,4 +1,4 @@
-"""A small bank account, for tests of the store."""
+"""A small bank account, for tests of event stores."""
 
 from __future__ import annotations
 
