@@ -133,9 +133,7 @@ def _personal(
         if each not in fields:
             raise EventsError(f"{name} has no field {each!r} that could be personal")
         if owner is None or (isinstance(owner, str) and owner not in fields):
-            raise EventsError(
-                f"whose {each!r} of {name} is must be said: subject= takes a field or a function"
-            )
+            raise EventsError(f"say whose {each!r} of {name} is: subject= takes a field or a function")
         if owner in owners:
             raise EventsError(f"{owner!r} of {name} can't say whose {each!r} is: it is personal itself")
     return {each: _subject_of(owner) for each, owner in owners.items() if owner is not None}

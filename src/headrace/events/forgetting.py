@@ -76,14 +76,15 @@ def verify_forgotten(journal: Journal, subject: str, texts: Sequence[str] = ()) 
     known = journal.keys([subject]).get(subject)
     is_destroyed = known is not None and known.key is None
     wanted = [json.dumps(text, ensure_ascii=False)[1:-1].encode() for text in texts]
-    sealed, readable, streams = 0, [], set()
-    for event in _every(journal):
-        is_about = subject in event.subjects
+    sealed, readable = 0, list[int]()
+    streams: set[str] = set()
+    for stored in _every(journal):
+        is_about = subject in stored.subjects
         sealed += is_about
         if is_about:
-            streams.add(event.stream)
-        if (is_about and not is_destroyed) or any(text in event.data for text in wanted):
-            readable.append(event.position)
+            streams.add(stored.stream)
+        if (is_about and not is_destroyed) or any(text in stored.data for text in wanted):
+            readable.append(stored.position)
     kept = [(stream, journal.snapshot(stream)[0]) for stream in sorted(streams)]
     return ForgottenCheck(
         subject=subject,

@@ -147,9 +147,7 @@ class Upcasts:
 def unreadable(lost: Iterable[tuple[str, int]], current: Mapping[str, int]) -> UnreadableEvents:
     """The error that names them."""
     named = [
-        f"version {version} of {name} (current is {current[name]})"
-        if name in current
-        else f"{name} version {version}"
+        f"version {version} of {name}" + (f" (current is {current[name]})" if name in current else "")
         for name, version in lost
     ]
     return UnreadableEvents(

@@ -31,7 +31,7 @@ from headrace.errors import EventsError, HeadraceError, ProjectionStopped, Refus
 from headrace.events.processes.codec import NamedValues
 from headrace.events.processes.memory_rows import MemoryRows
 from headrace.events.processes.postgres_rows import CREATE, PostgresRows
-from headrace.events.processes.process import CommandRefused, Process, TimedOut
+from headrace.events.processes.process import CommandRefused, Process, TimedOut, declared
 from headrace.events.processes.rows import DueTimer, Outcome, ProcessRows, SentCommand
 from headrace.events.processes.step import Input, step
 from headrace.events.projections.memory_place import MemoryWork
@@ -58,13 +58,14 @@ class ProcessManager:
         self,
         store: EventStore,
         place: Place,
-        process: Process,
+        process: Process | type,
         *,
         poison: Poison | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._store = store
         self._place = place
+        process = declared(process)
         self._process = process
         self._clock = clock or SystemClock()
         self._states = NamedValues(f"states of process {process.name}", process.states)

@@ -98,6 +98,13 @@ class Process:
     """The classes that its states may have."""
 
 
+def declared(given: Process | type) -> Process:
+    """The process. To a type checker, a decorated class is still a class."""
+    if not isinstance(given, Process):
+        raise ConfigError(f"{given!r} is no process: decorate its class with @process(name)")
+    return given
+
+
 def process(name: str) -> Callable[[type], Process]:
     """Make a process of a class that has `initial`, `correlate`, `evolve` and `react`.
 

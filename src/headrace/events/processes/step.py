@@ -13,7 +13,15 @@ from typing import Any, Final
 from uuid import UUID, uuid5
 
 from headrace.errors import ConfigError
-from headrace.events.processes.process import ACTION_COUNT_MAX, Action, CancelTimer, Process, Send, SetTimer
+from headrace.events.processes.process import (
+    ACTION_COUNT_MAX,
+    Action,
+    CancelTimer,
+    Process,
+    Send,
+    SetTimer,
+    declared,
+)
 
 COMMANDS: Final = UUID("0c2e4a1e-5d4b-5a0c-8f3b-1d9a7c6e5b42")
 """The name space of the ids of commands."""
@@ -50,8 +58,9 @@ class Stepped:
     """By name, when it is due; None where it is cancelled."""
 
 
-def step(process: Process, state: Any, given: Input) -> Stepped:
+def step(of: Process | type, state: Any, given: Input) -> Stepped:
     """Take one step."""
+    process = declared(of)
     after = process.evolve(state, given.data)
     actions = tuple(process.react(after, given.data) or ())
     if len(actions) > ACTION_COUNT_MAX:

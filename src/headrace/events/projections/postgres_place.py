@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, LiteralString, cast
+from typing import Any, Final, LiteralString, Self, cast
 from uuid import UUID
 
 import psycopg
@@ -57,6 +57,12 @@ class PostgresPlace:
         self._control = control
         self._views = views
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close the connections that are not in use."""
         self._connections.close()
@@ -65,7 +71,9 @@ class PostgresPlace:
         """Make the tables of record and, for a new projection, its first generation."""
         with self._connections.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION,))
-            connection.execute(self._statement(statements.CREATE))
+            # To make what is there once more would wait for batches, which may wait for this.
+            if connection.execute(statements.IS_CREATED, (f'"{self._control}".effects',)).fetchone() is None:
+                connection.execute(self._statement(statements.CREATE))
             if not connection.execute(self._statement(statements.GENERATIONS), (projection.name,)).fetchall():
                 made = self._add(connection, projection, GenerationState.LIVE)
                 self._show(connection, projection, made.number, former=())

@@ -58,6 +58,8 @@ CREATE INDEX IF NOT EXISTS effects_due ON {control}.effects (projection, due_at,
     WHERE state = 'due';
 """
 
+IS_CREATED: Final = "SELECT 1 WHERE to_regclass(%s) IS NOT NULL"
+
 GENERATIONS: Final = """
 SELECT generation, version, position, state FROM {control}.generations
 WHERE projection = %s AND state <> 'retired' ORDER BY state DESC
@@ -109,9 +111,9 @@ INSERT INTO {control}.dead_letters
 VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
 """
 DEAD_LETTERS: Final = """
-SELECT generation, position, stream, event_id, type, cause, attempt_count
-FROM {control}.dead_letters JOIN {control}.generations USING (projection, generation)
-WHERE projection = %s AND generations.state <> 'retired' ORDER BY position, generation
+SELECT generation, letter.position, stream, event_id, type, cause, attempt_count
+FROM {control}.dead_letters AS letter JOIN {control}.generations AS made USING (projection, generation)
+WHERE projection = %s AND made.state <> 'retired' ORDER BY letter.position, generation
 """
 
 ASK_FOR_EFFECT: Final = """
