@@ -9,17 +9,13 @@ fields stay encrypted on the topic and here: this needs no keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame
 
 import headrace.streams as hr
-from bank_accounts import Account, AccountState
-from headrace.events import MemoryJournal
-from headrace.events.codec import EventCodec
-from headrace.events.sealing import Keyring
+from bank_accounts import Account
+from headrace.events.folding import Folding
 
 BUCKETS: Final = 2
 """How many parts the state has: a batch of some events costs nearly the same for each part."""
@@ -29,44 +25,18 @@ ROW: Final = (
 )
 
 bank_events = hr.topic("bank.headrace_events.events", schema=f"op string not null, after {ROW}")
-balances = hr.topic("bank-balances", key="account")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """An account, as far as Spark has to know it."""
-
-    status: str = "none"
-    customer: str = ""
-    balance_cents: int = 0
-    month: str = ""
-    withdrawal_count: int = 0
-
-
-def follow(_account: str, row: dict[str, Any], state: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Bring the state of an account forward by one event."""
-    codec, no_keys = EventCodec(Account.events), Keyring(MemoryJournal())
-    account = AccountState(**state)
-    for event in codec.decode(row["type"], row["schema_version"], row["payload"].encode(), no_keys):
-        account = Account.evolve(account, event)
-    state.update({name: getattr(account, name) for name in asdict(Kept())})
-    yield {
-        "status": account.status,
-        "balance_cents": account.balance_cents,
-        "version": row["version"],
-        "last_event": row["type"],
-    }
-
-
-@hr.pipeline(writes=balances)
+@hr.pipeline(writes=hr.topic("bank-balances", key="stream"))
 def account_balances(bank_events: DataFrame) -> DataFrame:
-    """The balance of an account after each of its events."""
+    """Each account as it is after a batch of events that has changed it."""
     of_accounts = bank_events.where("op IN ('c', 'r') AND after.aggregatetype = 'account'")
-    return hr.keyed(
-        of_accounts.selectExpr("_kafka", "after.aggregateid AS account", "after.*"),
-        by="account",
-        step=follow,
-        state=Kept,
-        returns="status string, balance_cents bigint, version bigint, last_event string",
-        buckets=BUCKETS,
+    rows = of_accounts.selectExpr(
+        "_kafka",
+        "after.aggregateid AS stream",
+        "after.version",
+        "after.type",
+        "after.schema_version",
+        "after.payload AS data",
     )
+    return hr.project(rows, Folding(Account), returns="status string, balance_cents bigint", buckets=BUCKETS)

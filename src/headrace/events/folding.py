@@ -22,6 +22,7 @@ from headrace.events.codec import EventCodec
 from headrace.events.decider import Decider
 from headrace.events.records import SubjectKey
 from headrace.events.sealing import Keyring
+from headrace.events.travelling import make_portable
 
 
 class Folding:
@@ -33,7 +34,9 @@ class Folding:
         self._decider = decider
 
     def __reduce__(self) -> tuple[type[Folding], tuple[Decider]]:
-        return Folding, (self._decider,)
+        decider = self._decider
+        make_portable([*decider.events, *decider.commands, *decider.states, decider.decide, decider.evolve])
+        return Folding, (decider,)
 
     @property
     def initial(self) -> Any:
