@@ -39,7 +39,7 @@ from headrace.events.processes import ProcessManager
 from headrace.events.projections import PostgresPlace, Projection, ReadModels
 
 RATE_MAX: Final = 10_000.0
-HISTORY_COUNT: Final = 1_200
+HISTORY_COUNT: Final = 600
 HISTORY: Final = timedelta(days=365)
 BEHIND_S_MAX: Final = 2.0
 """Who can't decide as fast as was asked for leaves out what should have been decided longer ago than this."""
