@@ -23,7 +23,9 @@ from pyspark.sql.types import BinaryType, IntegralType, StringType
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.operator import BUCKET_COUNT
-from headrace.streams.keyed.project import DATA, EVENT_COLUMNS, SCHEMA_VERSION, TYPE, VERSION, Fold, Project
+from headrace.streams.keyed.folded_rows import DATA, EVENT_COLUMNS, SCHEMA_VERSION, TYPE, VERSION, Fold
+from headrace.streams.keyed.prefold import Prefold
+from headrace.streams.keyed.project import Project
 from headrace.streams.keyed_state import declared_schema
 from headrace.streams.stateful import Stateful
 from headrace.streams.topic import METADATA_COLUMN, VALUE_COLUMN
@@ -87,6 +89,10 @@ def project(
             DATA: F.col(DATA).cast("binary"),
         }
     )
+    if not rows.isStreaming:
+        lean = lean.drop(METADATA_COLUMN)
+        schema = to_arrow_schema(lean.schema, timezone="UTC")
+        lean = lean.mapInArrow(Prefold(by=by, fold=fold, schema=schema).run, lean.schema)
     logic = Project(by=by, key=_key(lean, by), fold=fold, returns=returned, row=row)
     operator = Stateful(title=told, rows=lean, by=(by,), event_time=None, buckets=buckets)
     return operator.run(lean, logic, operator.described(_TITLE, {}, {}))

@@ -11,7 +11,7 @@ from headrace import failpoints
 from headrace.clock import Clock
 from headrace.errors import HeadraceError, StoreUnavailable
 from headrace.events.postgres import queries
-from headrace.events.postgres.calls import arguments, outcome
+from headrace.events.postgres.calls import arguments, arguments_of_one, outcome
 from headrace.events.postgres.connections import Connection
 from headrace.events.postgres.group_commit import GroupCommit
 from headrace.events.postgres.tables import Tables
@@ -52,17 +52,19 @@ class Appends:
             return error
 
     def _together(self, appends: Sequence[Append]) -> list[Answer]:
-        values = arguments(appends)
+        query, values = queries.APPEND_ONE, arguments_of_one(appends[0]) if len(appends) == 1 else None
+        if values is None:
+            query, values = queries.APPEND, arguments(appends)
         with self._tables.connections.lent("appending events") as connection:
             self._register_types(connection, appends)
             failpoints.hit("events.append")
-            rows = self.call(connection, values)
+            rows = self.call(connection, query, values)
             failpoints.hit("events.appended")
         return [outcome(append, row) for append, row in zip(appends, rows, strict=True)]
 
-    def call(self, connection: Connection, values: list[str]) -> list[tuple[Any, ...]]:
-        """Call the function, in a transaction of its own or in one that is open."""
-        return self._tables.run(connection, queries.APPEND, [*values, self._now()])
+    def call(self, connection: Connection, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Call a function that appends, in a transaction of its own or in one that is open."""
+        return self._tables.run(connection, query, [*values, self._now()])
 
     def _now(self) -> datetime | None:
         return None if self._clock is None else datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)

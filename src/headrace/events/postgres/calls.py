@@ -6,7 +6,7 @@ are faster to write. JSON never has that character in it; names and tags may not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from headrace.errors import EventsError, HeadraceError
 from headrace.events.conflicts import command_id_reused, condition_conflict, version_conflict
 from headrace.events.decider import category_of
-from headrace.events.records import Append, Appended
+from headrace.events.records import Append, Appended, NewEvent
 
 SEPARATOR: Final = "\x1e"
 
@@ -32,6 +32,28 @@ def arguments(appends: Sequence[Append]) -> list[str]:
         _joined([write.stream for write in writes]),
         _joined([str(write.expected) for write in writes]),
         _joined([str(len(write.events)) for write in writes]),
+        *_columns(events),
+    ]
+
+
+def arguments_of_one(append: Append) -> list[Any] | None:
+    """The arguments of the shorter function, if the append is one that it can carry out."""
+    if len(append.writes) != 1 or append.conditions:
+        return None
+    write, command = append.writes[0], append.command
+    return [
+        command.id if command else None,
+        command.fingerprint if command else None,
+        category_of(write.stream),
+        write.stream,
+        write.expected,
+        len(write.events),
+        *_columns(write.events),
+    ]
+
+
+def _columns(events: Sequence[NewEvent]) -> list[str]:
+    return [
         _joined([str(event.id) for event in events]),
         _joined([event.type for event in events]),
         _joined([str(event.schema_version) for event in events]),
@@ -76,7 +98,9 @@ def _conditions(append: Append) -> str:
     ).decode()
 
 
-def _array(items: Iterable[str]) -> str:
+def _array(items: Sequence[str]) -> str:
     """A list of texts as PostgreSQL writes it."""
+    if not items:
+        return "{}"
     quoted = ('"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"' for item in items)
     return "{" + ",".join(quoted) + "}"

@@ -32,7 +32,7 @@ from headrace.events.decider import SEPARATOR
 from headrace.events.postgres import queries
 from headrace.events.postgres.appends import Appends
 from headrace.events.postgres.listening import Listeners
-from headrace.events.postgres.migration import channel_of, checked_schema, migrate
+from headrace.events.postgres.migration import checked_schema, migrate
 from headrace.events.postgres.subjects import Subjects
 from headrace.events.postgres.tables import Tables
 from headrace.events.records import (
@@ -62,11 +62,15 @@ class PostgresJournal:
         self.dsn = dsn
         self.schema = checked_schema(schema)
         self._tables = Tables(dsn, schema)
-        self._listeners = Listeners(dsn, channel_of(schema))
+        self._listeners = Listeners(dsn, schema)
         self._appends = Appends(self._tables, clock)
         self._subjects = Subjects(self._tables, self._appends)
-        with self._tables.connections.lent("opening an event store") as connection:
-            migrate(connection, schema)
+        try:
+            with self._tables.connections.lent("opening an event store") as connection:
+                migrate(connection, schema)
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -1,6 +1,7 @@
 """Waiting until the database says that events have come.
 
-Each thread that waits has a connection of its own meanwhile, which is kept for the next one.
+Each thread that waits has a connection of its own meanwhile, which is kept for the next one. Such a
+connection holds a lock by which those who append know that somebody listens.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Final
 
-from psycopg import sql
-
 from headrace.errors import EventsError
+from headrace.events.postgres import queries
 from headrace.events.postgres.connections import Connection, connect, explained
+from headrace.events.postgres.migration import channel_of, filled
 
 IDLE_MAX: Final = 8
 """How many connections are kept that nobody waits on."""
@@ -24,9 +25,9 @@ WAIT_S_MAX: Final = 5.0
 class Listeners:
     """Connections that hear of events. Safe to use from any thread."""
 
-    def __init__(self, dsn: str, channel: str) -> None:
+    def __init__(self, dsn: str, schema: str) -> None:
         self._dsn = dsn
-        self._channel = channel
+        self._schema = schema
         self._lock = Lock()
         self._idle: list[Connection] = []
         self._is_closed = False
@@ -57,7 +58,8 @@ class Listeners:
                 return self._idle.pop()
         connection = connect(self._dsn)
         with explained(self._dsn, "listening for events"):
-            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+            connection.execute(f"LISTEN {channel_of(self._schema)}".encode())
+            connection.execute(filled(queries.LOCK_LISTENING, self._schema))
         return connection
 
     def _give_back(self, connection: Connection) -> None:

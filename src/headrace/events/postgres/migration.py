@@ -22,13 +22,21 @@ VERSION: Final = 1
 
 def filled(text: str, schema: str) -> bytes:
     """A query for the tables of one schema."""
-    lock, channel = str(lock_of(schema)), f"'{channel_of(schema)}'"
-    return text.replace("@schema@", schema).replace("@lock@", lock).replace("@channel@", channel).encode()
+    names = {
+        "@schema@": schema,
+        "@lock@": str(lock_of(schema)),
+        "@forgetting@": str(lock_of(schema) + 1),
+        "@listening@": str(lock_of(schema) + 2),
+        "@channel@": f"'{channel_of(schema)}'",
+    }
+    for name, value in names.items():
+        text = text.replace(name, value)
+    return text.encode()
 
 
 def lock_of(schema: str) -> int:
-    """The number of the lock under which positions are given; the next number is that of forgetting."""
-    return int.from_bytes(hashlib.sha256(f"headrace.events.{schema}".encode()).digest()[:7], "big") * 2
+    """The number of the lock under which positions are given; the two numbers after it are locks, too."""
+    return int.from_bytes(hashlib.sha256(f"headrace.events.{schema}".encode()).digest()[:7], "big") * 4
 
 
 def channel_of(schema: str) -> str:
@@ -49,14 +57,21 @@ def migrate(connection: Connection, schema: str) -> None:
     """Make the tables, if they are not there."""
     if _version(connection, schema) == VERSION:
         return
-    with connection.transaction():
-        connection.execute(filled("SELECT pg_advisory_xact_lock(@lock@)", schema))
-        if _version(connection, schema) == VERSION:
-            return
-        connection.execute(filled("CREATE SCHEMA IF NOT EXISTS @schema@", schema))
-        text = files("headrace.events.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
-        connection.execute(filled(text, schema))
-        connection.execute(filled(f"CREATE TABLE @schema@.layout AS SELECT {VERSION} AS version", schema))
+    # The lock is taken before the transaction: within one, what others have made meanwhile may stay unseen.
+    connection.execute(filled("SELECT pg_advisory_lock(@lock@)", schema))
+    try:
+        with connection.transaction():
+            if _version(connection, schema) is None:
+                _make(connection, schema)
+    finally:
+        connection.execute(filled("SELECT pg_advisory_unlock(@lock@)", schema))
+
+
+def _make(connection: Connection, schema: str) -> None:
+    connection.execute(filled("CREATE SCHEMA IF NOT EXISTS @schema@", schema))
+    text = files("headrace.events.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
+    connection.execute(filled(text, schema))
+    connection.execute(filled(f"CREATE TABLE @schema@.layout AS SELECT {VERSION} AS version", schema))
 
 
 def _version(connection: Connection, schema: str) -> int | None:

@@ -13,6 +13,10 @@ APPEND: Final = """
 SELECT * FROM @schema@.append(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 """
 
+APPEND_ONE: Final = """
+SELECT * FROM @schema@.append_one(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
 REGISTER_TYPES: Final = """
 INSERT INTO @schema@.event_types SELECT * FROM unnest(%s::text[], %s::int[]) ON CONFLICT DO NOTHING
 """
@@ -86,10 +90,13 @@ LEFT JOIN (@schema@.snapshots AS s JOIN @schema@.events AS e
 ON s.stream = %s
 """
 
-LOCK_FORGETTING: Final = "SELECT pg_advisory_xact_lock(@lock@ + 1)"
+LOCK_FORGETTING: Final = "SELECT pg_advisory_xact_lock(@forgetting@)"
 """Excludes that a person is forgotten while a snapshot is saved that may have its data."""
 
-LOCK_SAVING: Final = "SELECT pg_advisory_xact_lock_shared(@lock@ + 1)"
+LOCK_SAVING: Final = "SELECT pg_advisory_xact_lock_shared(@forgetting@)"
+
+LOCK_LISTENING: Final = "SELECT pg_advisory_lock_shared(@listening@)"
+"""Held for as long as a connection listens: without a listener, nobody is notified, which is not cheap."""
 
 SAVE_SNAPSHOT: Final = """
 INSERT INTO @schema@.snapshots (stream, version, event_id, fingerprint, state, checksum)

@@ -65,16 +65,6 @@ CREATE TABLE @schema@.forgotten (
     snapshots_dropped bigint NOT NULL
 );
 
--- The number that the next position follows on. All that append wait here for each other, until the one
--- before has committed.
-CREATE FUNCTION @schema@.take_turn(OUT head bigint, OUT last_at timestamptz)
-LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock(@lock@);
-    SELECT position, recorded_at INTO head, last_at FROM @schema@.events ORDER BY position DESC LIMIT 1;
-    head := coalesce(head, 0);
-END $$;
-
 -- The first event after a position that a condition names: [[after, types, tags], ...].
 CREATE FUNCTION @schema@.first_named(conditions jsonb) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
@@ -96,6 +86,82 @@ BEGIN
         END IF;
     END LOOP;
     RETURN NULL;
+END $$;
+
+-- What is told of an event beside its data, with its place.
+CREATE FUNCTION @schema@.headers_of(place bigint, number bigint, metadata text) RETURNS json
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT ('{"position":' || place || ',"version":' || number
+            || CASE WHEN metadata = '{}' THEN '}' ELSE ',' || substr(metadata, 2) END)::json
+$$;
+
+-- One append to one stream without conditions, which is what most are: the same as below, by a shorter way.
+CREATE FUNCTION @schema@.append_one(
+    command text, command_fingerprint bytea, category text, stream text, expected bigint, event_count int,
+    ids text, types text, schema_versions text, payloads text, metadata text, tags text, subjects text,
+    given_at timestamptz,
+    OUT outcome text, OUT after_position bigint, OUT last_position bigint,
+    OUT result_streams text[], OUT result_versions bigint[], OUT conflict bigint
+)
+LANGUAGE plpgsql AS $$
+DECLARE
+    now_at timestamptz;
+    base bigint;
+    known record;
+BEGIN
+    PERFORM pg_advisory_xact_lock(@lock@);
+    result_streams := ARRAY[stream];
+    IF command IS NOT NULL THEN
+        SELECT * INTO known FROM @schema@.commands AS c WHERE c.id = command;
+        IF FOUND THEN
+            outcome := CASE WHEN known.fingerprint = command_fingerprint THEN 'known' ELSE 'reused' END;
+            after_position := known.after_position;
+            last_position := known.last_position;
+            result_streams := known.streams;
+            result_versions := known.versions;
+            RETURN;
+        END IF;
+    END IF;
+    base := coalesce((SELECT e.version FROM @schema@.events AS e
+                      WHERE e.aggregateid = stream ORDER BY e.version DESC LIMIT 1), 0);
+    IF expected <> -1 AND expected <> base THEN
+        outcome := 'version';
+        conflict := base;
+        result_versions := ARRAY[expected];
+        RETURN;
+    END IF;
+    SELECT e.position, e.recorded_at INTO after_position, now_at
+    FROM @schema@.events AS e ORDER BY e.position DESC LIMIT 1;
+    after_position := coalesce(after_position, 0);
+    now_at := greatest(coalesce(given_at, clock_timestamp()), now_at);
+    last_position := after_position + event_count;
+    result_versions := ARRAY[base + event_count];
+    outcome := 'appended';
+    IF event_count = 1 THEN
+        INSERT INTO @schema@.events VALUES (
+            last_position, category, stream, base + 1, ids::uuid, types, schema_versions::int, payloads::json,
+            @schema@.headers_of(last_position, base + 1, metadata), tags::text[], subjects::text[], now_at
+        );
+    ELSIF event_count > 1 THEN
+        INSERT INTO @schema@.events
+        SELECT after_position + n, category, stream, base + n, e.id::uuid, e.type, e.version::int,
+               e.payload::json, @schema@.headers_of(after_position + n, base + n, e.metadata),
+               e.tags::text[], e.subjects::text[], now_at
+        FROM ROWS FROM (
+            string_to_table(ids, chr(30)), string_to_table(types, chr(30)),
+            string_to_table(schema_versions, chr(30)), string_to_table(payloads, chr(30)),
+            string_to_table(metadata, chr(30)), string_to_table(tags, chr(30)),
+            string_to_table(subjects, chr(30))
+        ) WITH ORDINALITY AS e (id, type, version, payload, metadata, tags, subjects, n);
+    END IF;
+    IF command IS NOT NULL THEN
+        INSERT INTO @schema@.commands VALUES (
+            command, command_fingerprint, after_position, last_position, result_streams, result_versions, now_at
+        );
+    END IF;
+    IF event_count > 0 AND NOT pg_try_advisory_xact_lock(@listening@) THEN
+        PERFORM pg_notify(@channel@, '');
+    END IF;
 END $$;
 
 -- Several appends, each of which happens or does not. Lists are texts with U+001E between their items, which
@@ -127,10 +193,10 @@ DECLARE
     e_metadata text[] := string_to_array(metadata, chr(30));
     e_tags text[] := string_to_array(tags, chr(30));
     e_subjects text[] := string_to_array(subjects, chr(30));
-    turn record;
     now_at timestamptz;
     known record;
     head bigint;
+    head_before bigint;
     base bigint;
     bases bigint[];
     write_first int := 1;
@@ -139,9 +205,13 @@ DECLARE
     event_next int;
     count_ int;
 BEGIN
-    turn := @schema@.take_turn();
-    head := turn.head;
-    now_at := greatest(coalesce(given_at, clock_timestamp()), turn.last_at);
+    -- All that append wait here for each other, until the one before has committed.
+    PERFORM pg_advisory_xact_lock(@lock@);
+    SELECT e.position, e.recorded_at INTO head_before, now_at
+    FROM @schema@.events AS e ORDER BY e.position DESC LIMIT 1;
+    head_before := coalesce(head_before, 0);
+    head := head_before;
+    now_at := greatest(coalesce(given_at, clock_timestamp()), now_at);
     FOR a IN 1 .. array_length(a_writes, 1) LOOP
         write_last := write_first + a_writes[a] - 1;
         event_next := event_first;
@@ -192,8 +262,7 @@ BEGIN
                     INSERT INTO @schema@.events
                     SELECT head + n, w_category[w], w_stream[w], base + n, e.id::uuid, e.type, e.version::int,
                            e.payload::json,
-                           ('{"position":' || (head + n) || ',"version":' || (base + n)
-                            || CASE WHEN e.metadata = '{}' THEN '}' ELSE ',' || substr(e.metadata, 2) END)::json,
+                           @schema@.headers_of(head + n, base + n, e.metadata),
                            e.tags::text[], e.subjects::text[], now_at
                     FROM ROWS FROM (
                         unnest(e_id[event_first:event_first + count_ - 1]),
@@ -220,8 +289,9 @@ BEGIN
         event_first := event_next;
         RETURN NEXT;
     END LOOP;
-    IF head > turn.head THEN
-        PERFORM pg_notify(@channel@, head::text);
+    -- Who waits for events holds this lock. Who begins to wait now gets it once this has committed, and looks.
+    IF head > head_before AND NOT pg_try_advisory_xact_lock(@listening@) THEN
+        PERFORM pg_notify(@channel@, '');
     END IF;
 END $$;
 

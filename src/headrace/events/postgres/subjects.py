@@ -60,7 +60,8 @@ class Subjects:
             if known:
                 return _erased(known[0], is_repeat=True)
             # The events that count are those that no later one can be added to: their writers wait.
-            appended = self._appends.call(connection, arguments([Append(writes=(marker,))]))
+            values = arguments([Append(writes=(marker,))])
+            appended = self._appends.call(connection, queries.APPEND, values)
             self._erase(connection, subject, position=appended[0][2])
             return _erased(self._tables.run(connection, queries.FORGOTTEN, (subject,))[0], is_repeat=False)
 

@@ -17,7 +17,8 @@ from headrace.errors import PipelineError
 from headrace.events import Written, decider, event, fold, upcast
 from headrace.events.folding import Folding
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step
-from headrace.streams.keyed.project import FOLDED, Project
+from headrace.streams.keyed.prefold import Prefold
+from headrace.streams.keyed.project import FOLDED, STATE, Project
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +143,21 @@ def test_states_are_those_of_a_whole_fold_wherever_batches_are_cut_and_whatever_
     in_batch = LOGIC.step({}, Arrivals(rows=table(*rows), is_end=True))
     assert results(in_batch) == expected
     assert in_batch.state == {}
+    # Tasks may have read any share of the events, in any pieces, and fold what they can before.
+    shares: list[list[dict[str, Any]]] = [[], [], []]
+    for each in rows:
+        shares[data.draw(st.integers(0, 2))].append(each)
+    pieces = [
+        piece
+        for share in shares
+        for piece in Prefold(by="stream", fold=Folding(Sums), schema=SCHEMA).run(
+            iter(table(*share).to_batches())
+        )
+    ]
+    if pieces:
+        prefolded = LOGIC.step({}, Arrivals(rows=pa.Table.from_batches(pieces), is_end=True))
+        assert results(prefolded) == expected
+    assert bool(pieces) == bool(rows)
 
 
 @pytest.mark.parametrize("versions", [[2], [1, 3], [1, 1, 3], [1, 2, 2, 4]])
@@ -154,6 +170,17 @@ def test_an_event_that_is_missing_between_batches_stops_the_fold() -> None:
     first = LOGIC.step({}, Arrivals(rows=table(row("a", 1, 1))))
     with pytest.raises(PipelineError, match="events of 'a' are missing: version 3 follows on 1"):
         LOGIC.step(first.state, Arrivals(rows=table(row("a", 3, 1))))
+
+
+def test_a_task_that_has_a_stream_from_its_beginning_sends_its_state_and_no_event() -> None:
+    rows = table(*(row("a", version, version) for version in range(1, 50)), row("b", 7, 1), row("b", 8, 1))
+    made = pa.Table.from_batches(
+        Prefold(by="stream", fold=Folding(Sums), schema=SCHEMA).run(iter(rows.to_batches(max_chunksize=9)))
+    )
+    told = [(each["stream"], each["version"], each["type"]) for each in made.to_pylist()]
+    assert sorted(told) == [("a", 49, STATE), ("b", 7, "Added"), ("b", 8, "Added")]
+    with pytest.raises(PipelineError, match="events of 'b' are missing: version 7 follows on 0"):
+        LOGIC.step({}, Arrivals(rows=made, is_end=True))
 
 
 def test_a_batch_without_rows_keeps_what_is_kept_as_it_is() -> None:
