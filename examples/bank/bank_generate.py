@@ -101,7 +101,7 @@ def write_history(
         for wish in history(seed, since=until - HISTORY, until=until, count=count):
             clock.now = wish.at
             bank.ask(wish)
-            if wish.stream.startswith(Transfer.category):
+            if wish.stream.startswith("transfer-"):
                 bank.transfers.catch_up()
         # What waits to be tried again is tried.
         clock.now = until + TRY_AGAIN_AFTER

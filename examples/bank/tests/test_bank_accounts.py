@@ -13,6 +13,7 @@ from bank_accounts import (
     FEE_CENTS,
     FREE_WITHDRAWAL_COUNT,
     Account,
+    AccountCommand,
     AccountState,
     Close,
     Deposit,
@@ -132,7 +133,7 @@ commands = st.one_of(
 @settings(max_examples=100)
 @given(st.lists(commands, max_size=30))
 def test_whatever_is_asked_for_a_balance_is_the_sum_of_its_bookings_and_never_negative(
-    asked: list[object],
+    asked: list[AccountCommand],
 ) -> None:
     state, bookings = account(), 0
     for command in asked:

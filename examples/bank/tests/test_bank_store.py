@@ -131,8 +131,8 @@ def test_code_that_forgot_the_fees_differs_in_the_balances_alone() -> None:
         except Refused:
             continue
     comparison = Comparison(Account, AccountWithoutFees)
-    for each in store.read_all():
-        comparison.take(each.stream, each.data)
+    for recorded in store.read_all():
+        comparison.take(recorded.stream, recorded.data)
     found = comparison.result()
     assert {each.field for each in found.differences} == {"balance_cents"}
     for each in found.differences:

@@ -59,10 +59,11 @@ def load_event_file(path: Path) -> EventFile:
     deciders = {name: value for name, value in names.items() if isinstance(value, Decider)}
     if not deciders:
         raise ConfigError(f"{path} has no decider: mark a class with @events.decider(...), or import one")
-    projections = [value for value in names.values() if isinstance(value, Projection)]
-    return EventFile(
-        path=path, deciders=deciders, projections={each.name: each for each in reversed(projections)}
-    )
+    projections: dict[str, Projection] = {}
+    for value in names.values():
+        if isinstance(value, Projection):
+            projections.setdefault(value.name, value)
+    return EventFile(path=path, deciders=deciders, projections=projections)
 
 
 def require_events() -> None:

@@ -46,7 +46,11 @@ class Compared:
 class Comparison:
     """Takes events in the order of the log, those of other categories too, and folds them twice."""
 
-    def __init__(self, left: Decider, right: Decider) -> None:
+    def __init__(self, left: Decider | type, right: Decider | type) -> None:
+        if not isinstance(left, Decider) or not isinstance(right, Decider):
+            raise EventsError(
+                f"{left!r} and {right!r} are not both deciders: decorate them with @decider(...)"
+            )
         if left.category != right.category:
             raise EventsError(
                 f"{left.category} and {right.category} have different streams: compare two deciders of one "

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect
@@ -99,7 +99,7 @@ def console(desk: StoreDesk) -> Iterator[tuple[str, str]]:
 def test_commands_the_state_at_any_moment_a_replay_and_a_comparison_on_the_page(open_page: OpenPage) -> None:
     store = filled_store()
     rebuilder = Rebuilder(store.journal.head)
-    deciders = {"Account": Account, "AccountWithoutFees": AccountWithoutFees}
+    deciders: dict[str, Any] = {"Account": Account, "AccountWithoutFees": AccountWithoutFees}
     desk = StoreDesk(store, deciders, rebuilder=rebuilder, projections=["balances"])
     with console(desk) as (url, token):
         # A refusal is an answer that browsers report.

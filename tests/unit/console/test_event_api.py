@@ -133,7 +133,7 @@ def store() -> EventStore:
 
 @pytest.fixture
 def desk(store: EventStore, rebuilder: Rebuilder) -> StoreDesk:
-    deciders = {"Adding": Adding, "AddingTwice": AddingTwice}
+    deciders: dict[str, Any] = {"Adding": Adding, "AddingTwice": AddingTwice}
     return StoreDesk(store, deciders, rebuilder=rebuilder, projections=["sums"])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -72,6 +72,21 @@ class Counting:
         return state + event.count
 
 
+@events.decider("product")
+class Product:
+    """Multiplies."""
+
+    initial = 1
+
+    @staticmethod
+    def decide(_state: int, command: Added) -> list[Added]:
+        return [command]
+
+    @staticmethod
+    def evolve(state: int, event: Added) -> int:
+        return state * event.count
+
+
 def test_the_fields_that_differ_are_named_and_others_are_not() -> None:
     comparison = Comparison(Right, Wrong)
     for stream, count in [("sum-1", 5), ("sum-2", 50), ("sum-1", 3), ("other-1", 70)]:
@@ -104,4 +119,9 @@ def test_states_of_another_shape_differ_in_all_that_one_of_them_has() -> None:
 
 def test_deciders_of_different_categories_are_not_compared() -> None:
     with pytest.raises(EventsError, match="one category"):
-        Comparison(Right, replace(Right, category="product"))
+        Comparison(Right, Product)
+
+
+def test_what_is_no_decider_is_not_compared() -> None:
+    with pytest.raises(EventsError, match="not both deciders"):
+        Comparison(Right, int)
