@@ -124,7 +124,7 @@ def test_what_can_not_be_is_a_sentence(events: CommandLine, tmp_path: Path) -> N
     (tmp_path / "broken.py").write_text("x = 1\ny = 1 / 0\n")
     assert "line 2: ZeroDivisionError" in events.refusal("events", "check", "broken.py", code=2)
     (tmp_path / "little.py").write_text(LITTLE)
-    assert "AccountOpened version 2" in events.refusal("events", "check", "little.py", code=2)
+    assert "version 2 of AccountOpened" in events.refusal("events", "check", "little.py", code=2)
     assert "say one of" in events.refusal(
         "events", "state", ACCOUNT, "account-1", "--version", "1", "--position", "1", code=2
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -192,3 +193,26 @@ def test_who_is_forgotten_is_in_no_table(bank: Bank, headrace_postgres: TestData
 
 def test_all_read_models_have_names_of_their_own() -> None:
     assert len({each.name for each in READ_MODELS}) == len(READ_MODELS)
+
+
+def test_a_replay_that_somebody_else_starts_does_not_stop_the_banks_own_books(
+    bank: Bank, headrace_postgres: TestDatabase
+) -> None:
+    bank.store.execute("account-1", Open(customer="c", owner="Ada", address="", at=AT))
+    is_over = threading.Event()
+
+    def deposit() -> None:
+        while not is_over.is_set():
+            bank.store.execute("account-1", Deposit(cents=1, at=AT))
+
+    customer = threading.Thread(target=deposit)
+    with closing(Bank(headrace_postgres.dsn)) as other, bank.read_models.running():
+        customer.start()
+        for _ in range(10):
+            other.read_models.rebuild("balances")
+        is_over.set()
+        customer.join()
+        head = bank.store.journal.head()
+        bank.read_models.wait_for("balances", head, timeout_s=60)
+        assert [each.stopped for each in bank.read_models.status()] == [None] * len(READ_MODELS)
+    assert kept(headrace_postgres) == {"account-1": head - 1}

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.errors import ConfigError, NotYetProjected
+from headrace.errors import ConfigError, NotYetProjected, ProjectionReplaced
 from headrace.events.projections.place import DeadLetter, Effect, FailedEffect, Generation, Place, live
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.rebuild import OnProgress, clear, rebuild
@@ -159,9 +159,15 @@ class ReadModels:
             if generation.version != projection.version:
                 rebuild(subscription, self._place, projection)
                 return True
-            is_any = False
-            while not stop.is_set() and (further := subscription.run_once(generation)) is not None:
-                generation, is_any = further, True
+            try:
+                is_any = False
+                while not stop.is_set() and (further := subscription.run_once(generation)) is not None:
+                    generation, is_any = further, True
+            except ProjectionReplaced:
+                # The same code may have made it anew meanwhile, by whomever it was asked: it goes on there.
+                if live(self._place, projection.name).version != projection.version:
+                    raise
+                return True
             return is_any
 
         self._stopped.pop(projection.name, None)
