@@ -134,7 +134,7 @@ def produce(bootstrap: str, event_count: int) -> dict[str, Any]:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "compression.type": "lz4"})
     states: dict[str, Any] = {}
     for position, (stream, version, event) in enumerate(history(event_count), start=1):
-        headers = {
+        headers: dict[str, str | bytes | None] = {
             "id": str(uuid.UUID(int=position)),
             "type": type(event).__name__,
             "position": str(position),
