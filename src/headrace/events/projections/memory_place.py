@@ -163,6 +163,9 @@ class MemoryPlace:
             found = [letter for kept in self._kept.get(name, ()) for letter in kept.letters]
         return sorted(found, key=lambda letter: (letter.position, letter.generation))
 
+    def dead_letter_count(self, name: str) -> int:
+        return len(self.dead_letters(name))
+
     def fire(self, name: str, send: Callable[[Effect], None], *, attempt_count_max: int) -> bool:
         with self._sending:
             with self._lock:
