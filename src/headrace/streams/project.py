@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, IntegralType, StringType
+from pyspark.sql.types import BinaryType, DataType, IntegralType, StringType
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.operator import BUCKET_COUNT
@@ -117,10 +117,10 @@ def _check(rows: DataFrame, by: str, told: str) -> None:
             f"{told}: there is no column {missing[0]!r} among {', '.join(rows.columns)}: use hr.events(...), "
             f"or give {', '.join((by, *EVENT_COLUMNS))}"
         )
-    kinds = {
-        TYPE: StringType,
-        VERSION: IntegralType,
-        SCHEMA_VERSION: IntegralType,
+    kinds: dict[str, tuple[type[DataType], ...]] = {
+        TYPE: (StringType,),
+        VERSION: (IntegralType,),
+        SCHEMA_VERSION: (IntegralType,),
         DATA: (StringType, BinaryType),
     }
     for column, kind in kinds.items():

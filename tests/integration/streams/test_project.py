@@ -96,7 +96,7 @@ def fill(bootstrap: str) -> dict[str, list[tuple[int, int]]]:
         stream = f"account-{number * 7 % STREAM_COUNT}"
         own = states.setdefault(stream, [])
         own.append((own[-1][0] + number if own else number, number))
-        headers = {
+        headers: dict[str, str | bytes | None] = {
             "id": f"00000000-0000-0000-0000-{number:012d}",
             "type": "Deposited",
             "position": str(number + 1),

@@ -93,6 +93,7 @@ class MemoryPlace:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._sending = threading.Lock()
         self._kept: dict[str, list[_Kept]] = {}
         self._due: dict[str, dict[UUID, _Due]] = defaultdict(dict)
         self._failed: dict[str, list[FailedEffect]] = defaultdict(list)
@@ -162,20 +163,26 @@ class MemoryPlace:
             found = [letter for kept in self._kept.get(name, ()) for letter in kept.letters]
         return sorted(found, key=lambda letter: (letter.position, letter.generation))
 
+    def dead_letter_count(self, name: str) -> int:
+        return len(self.dead_letters(name))
+
     def fire(self, name: str, send: Callable[[Effect], None], *, attempt_count_max: int) -> bool:
-        with self._lock:
-            due = self._due[name]
-            if not due:
-                return False
-            each = min(due.values(), key=lambda one: (one.attempt_count, one.effect.position, one.effect.id))
-        try:
-            send(each.effect)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the effect
-            self._note_failure(each, f"{type(error).__name__}: {error}", attempt_count_max)
-        else:
+        with self._sending:
             with self._lock:
-                due.pop(each.effect.id, None)
-                self._fired[name, each.effect.id] = datetime.now(UTC)
+                due = self._due[name]
+                if not due:
+                    return False
+                each = min(
+                    due.values(), key=lambda one: (one.attempt_count, one.effect.position, one.effect.id)
+                )
+            try:
+                send(each.effect)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the effect
+                self._note_failure(each, f"{type(error).__name__}: {error}", attempt_count_max)
+            else:
+                with self._lock:
+                    due.pop(each.effect.id, None)
+                    self._fired[name, each.effect.id] = datetime.now(UTC)
         return True
 
     def failed_effects(self, name: str) -> list[FailedEffect]:

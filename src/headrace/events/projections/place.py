@@ -150,6 +150,9 @@ class Place(Protocol):
     def dead_letters(self, name: str) -> Sequence[DeadLetter]:
         """Those of the generations that are live or building, by position."""
 
+    def dead_letter_count(self, name: str) -> int:
+        """How many there are."""
+
     def fire(self, name: str, send: Callable[[Effect], None], *, attempt_count_max: int) -> bool:
         """Send the oldest effect that is due, if there is one, and note it; says whether there was one."""
 

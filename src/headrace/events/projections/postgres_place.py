@@ -176,6 +176,13 @@ class PostgresPlace:
             for row in rows
         ]
 
+    def dead_letter_count(self, name: str) -> int:
+        """How many there are."""
+        with self._connections.transaction() as connection:
+            row = connection.execute(self._statement(statements.DEAD_LETTER_COUNT), (name,)).fetchone()
+        assert row is not None
+        return int(row[0])
+
     def fire(self, name: str, send: Callable[[Effect], None], *, attempt_count_max: int) -> bool:
         """Send the oldest effect that is due. Its row is held meanwhile: nobody else sends it."""
         with self._connections.transaction() as connection:

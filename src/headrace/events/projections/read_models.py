@@ -197,7 +197,7 @@ class ReadModels:
             position=present.position,
             behind=max(0, self._store.journal.head() - present.position),
             building=next((each for each in found if each.number != present.number), None),
-            dead_letter_count=len(self._place.dead_letters(name)),
+            dead_letter_count=self._place.dead_letter_count(name),
             stopped=None if stopped is None else f"{type(stopped).__name__}: {stopped}",
         )
 

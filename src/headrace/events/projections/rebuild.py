@@ -14,12 +14,15 @@ time: see place.py.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from headrace.errors import StoreUnavailable
 from headrace.events.projections.place import Generation, Place
 from headrace.events.projections.projection import Projection
 from headrace.events.subscription import Subscription
 from headrace.failpoints import hit
+
+SWAP_ATTEMPT_COUNT_MAX: Final = 5
 
 OnProgress = Callable[[int], None]
 """Is told the position that was come to."""
@@ -42,10 +45,20 @@ def rebuild(
             assert further is not None, f"events up to {position} were there, and are not after {building}"
             building = further
 
-    place.swap(projection, building.number, catch_up)
+    _swap(place, projection, building.number, catch_up)
     clear(place, projection.name)
     on_progress(building.position)
     return next(each for each in place.generations(projection.name) if each.number == building.number)
+
+
+def _swap(place: Place, projection: Projection, number: int, catch_up: Callable[[int], None]) -> None:
+    """Swap, again and again where somebody reads for so long that others would have to queue."""
+    for _ in range(SWAP_ATTEMPT_COUNT_MAX - 1):
+        try:
+            return place.swap(projection, number, catch_up)
+        except StoreUnavailable:
+            continue
+    return place.swap(projection, number, catch_up)
 
 
 def clear(place: Place, name: str) -> None:

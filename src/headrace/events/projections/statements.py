@@ -115,6 +115,10 @@ SELECT generation, letter.position, stream, event_id, type, cause, attempt_count
 FROM {control}.dead_letters AS letter JOIN {control}.generations AS made USING (projection, generation)
 WHERE projection = %s AND made.state <> 'retired' ORDER BY letter.position, generation
 """
+DEAD_LETTER_COUNT: Final = """
+SELECT count(*) FROM {control}.dead_letters JOIN {control}.generations AS made USING (projection, generation)
+WHERE projection = %s AND made.state <> 'retired'
+"""
 
 ASK_FOR_EFFECT: Final = """
 INSERT INTO {control}.effects (projection, effect_id, generation, position, kind, payload, state)

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from headrace.errors import ConfigError, StoreUnavailable
-from headrace.events import EventStore, MemoryJournal, Recorded, Refused, decider
+from headrace.events import Decider, EventStore, MemoryJournal, Recorded, Refused, decider
 from headrace.events.http import Settings, create_app, loopback_hosts, query
 from headrace.events.projections import MemoryPlace, MemoryWork, ReadModels, projection
 
@@ -83,7 +83,7 @@ class Bank:
     """A store, its read model, and the application over both."""
 
     def __init__(self) -> None:
-        self.store = EventStore(MemoryJournal(), deciders=[Account])
+        self.store = EventStore(MemoryJournal(), deciders=[cast("Decider", Account)])
         self.place = MemoryPlace()
         self.models = ReadModels(self.store, self.place, [balances])
 

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigError, ProjectionStopped
-from headrace.events import EventStore, MemoryJournal, Recorded, Refused, decider
+from headrace.events import Decider, EventStore, MemoryJournal, Recorded, Refused, decider
 from headrace.events.processes import (
     CancelTimer,
     CommandRefused,
@@ -207,7 +208,7 @@ def moved(state: Moving, step: str) -> Moving:
 
 
 def bank() -> EventStore:
-    store = EventStore(MemoryJournal(), deciders=[Account, Transfer])
+    store = EventStore(MemoryJournal(), deciders=cast("list[Decider]", [Account, Transfer]))
     store.execute("account-a", Deposit(cents=100))
     store.execute("account-b", Deposit(cents=10))
     return store

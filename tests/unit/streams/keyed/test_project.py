@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.events import Written, decider, event, fold, upcast
+from headrace.events import Decider, Written, decider, event, fold, upcast
 from headrace.events.folding import Folding
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Step
 from headrace.streams.keyed.prefold import Prefold
@@ -225,4 +225,4 @@ def test_a_fold_travels_and_states_are_read_back_as_they_were() -> None:
     there = pickle.loads(pickle.dumps(Folding(Sums)))  # noqa: S301 - our own, from above
     for state in (Nothing(), Sum(total=3, names=("a", None))):
         assert there.read_state(there.write_state(state)) == state
-    assert there.evolve(there.initial, Added(amount=2)) == fold(Sums, [Added(amount=2)])
+    assert there.evolve(there.initial, Added(amount=2)) == fold(cast("Decider", Sums), [Added(amount=2)])
