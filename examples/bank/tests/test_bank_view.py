@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import bank
 from bank_control import CONTROL, Unreadable, read_rate
 from bank_read_models import READ_MODELS
 from headrace.cli.demo_recipe import read_recipe
@@ -34,8 +33,10 @@ def test_its_topics_are_those_of_the_capture_and_the_pipeline() -> None:
 def test_the_page_is_given_all_deciders_and_read_models() -> None:
     file = load_event_file(EXAMPLE / RECIPE.events)
     assert list(file.deciders) == ["Account", "AccountWithoutFees", "Transfer"]
-    chosen = file.by_category()
-    assert (chosen["account"], chosen["transfer"]) == (bank.Account, bank.Transfer)
+    assert file.by_category() == {
+        "account": file.decider("Account"),
+        "transfer": file.decider("Transfer"),
+    }
     assert set(file.projections) == {each.name for each in READ_MODELS}
 
 
