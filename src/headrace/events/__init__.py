@@ -37,7 +37,7 @@ from headrace.errors import (
     VersionConflict,
 )
 from headrace.events.appending import Write
-from headrace.events.decider import Decider, decider, fold
+from headrace.events.decider import Decider, as_decider, decider, fold
 from headrace.events.event_type import FORGOTTEN, EventType, event
 from headrace.events.executing import Executed
 from headrace.events.explanation import Explanation, FieldChange
@@ -89,6 +89,7 @@ __all__ = [
     "Write",
     "Written",
     "added",
+    "as_decider",
     "decider",
     "event",
     "fold",

@@ -96,8 +96,16 @@ def decider(category: str, *, version: int = 1) -> Callable[[type], Decider]:
     return make
 
 
-def fold(decider: Decider, events: Iterable[Any], state: Any = _INITIAL) -> Any:
+def as_decider(given: Decider | type) -> Decider:
+    """What the decorator has made of a class. Type checkers take it for the class itself."""
+    if isinstance(given, Decider):
+        return given
+    raise EventsError(f"{given!r} is no decider: put @decider('category') before its class")
+
+
+def fold(decider: Decider | type, events: Iterable[Any], state: Any = _INITIAL) -> Any:
     """The state that events make, from the initial one or from another."""
+    decider = as_decider(decider)
     return reduce(decider.evolve, events, decider.initial if state is _INITIAL else state)
 
 

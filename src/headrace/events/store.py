@@ -19,7 +19,7 @@ from uuid import UUID
 from headrace.errors import AppendConflict, EventsError
 from headrace.events.appending import Appender, Write, mark_of_command, mark_of_writes
 from headrace.events.codec import EventCodec
-from headrace.events.decider import Decider, category_of
+from headrace.events.decider import Decider, as_decider, category_of
 from headrace.events.executing import Executed, Executor, Request
 from headrace.events.explanation import Explanation, explain
 from headrace.events.forgetting import (
@@ -47,7 +47,7 @@ class EventStore:
     def __init__(
         self,
         journal: Journal,
-        deciders: Iterable[Decider] = (),
+        deciders: Iterable[Decider | type] = (),
         *,
         types: Iterable[type] = (),
         upcasts: Iterable[Upcast] = (),
@@ -58,7 +58,7 @@ class EventStore:
         `types` are classes of events that no decider names. Call `check_readable` once at start.
         """
         self.journal = journal
-        self.deciders = {each.category: each for each in deciders}
+        self.deciders = {each.category: each for each in map(as_decider, deciders)}
         classes = [*(event for each in self.deciders.values() for event in each.events), *types]
         every = [*(step for each in self.deciders.values() for step in each.upcasts), *upcasts]
         self.codec = EventCodec([*classes, SubjectWasForgotten], every)

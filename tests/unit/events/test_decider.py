@@ -20,9 +20,10 @@ class Counted:
 
 
 def test_events_commands_and_states_are_read_from_hints() -> None:
-    assert Account.events == (Opened, Deposited, Withdrawn)
-    assert Account.commands[0] is Open
-    assert Account.states == (State,)
+    account = events.as_decider(Account)
+    assert account.events == (Opened, Deposited, Withdrawn)
+    assert account.commands[0] is Open
+    assert account.states == (State,)
 
 
 def test_functions_need_no_staticmethod() -> None:
@@ -80,10 +81,12 @@ def test_a_stream_is_named_by_category_and_id(stream: str) -> None:
 
 def test_an_id_may_have_dashes() -> None:
     assert category_of("account-4-2") == "account"
-    assert Account.stream("4-2") == "account-4-2"
+    assert events.as_decider(Account).stream("4-2") == "account-4-2"
 
 
 def test_a_class_that_lacks_something_is_refused() -> None:
+    with pytest.raises(EventsError, match="is no decider"):
+        events.as_decider(Counted)
     with pytest.raises(EventsError, match="no initial state"):
         events.decider("a")(type("A", (), {}))
     with pytest.raises(EventsError, match=r"decide\(state, command\)"):

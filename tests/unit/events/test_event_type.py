@@ -51,7 +51,9 @@ def test_a_description_is_not_inherited() -> None:
 
 def described_as(**said: Any) -> events.EventType:
     """What becomes of a description of a copy of Moved."""
-    copy = dataclass(frozen=True)(type("Moved", (), {"__annotations__": Moved.__annotations__, "age": 0}))
+    copy: Any = dataclass(frozen=True)(
+        type("Moved", (), {"__annotations__": Moved.__annotations__, "age": 0})
+    )
     copy.__module__ = __name__
     return event_type_of(events.event(**said)(copy))
 
