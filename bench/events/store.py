@@ -39,6 +39,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from headrace.config import PostgresConfig
 from headrace.postgres import EmbeddedPostgres
 
+RUN_S_MAX: Final = 3_600
 OURS: Final = "store_headrace.py"
 PEER: Final = "store_eventsourcing.py"
 ROWS: Final = {
@@ -95,6 +96,7 @@ def _run(interpreter: str, program: str, dsn: str, share: float) -> dict[str, fl
         check=True,
         text=True,
         stdout=subprocess.PIPE,
+        timeout=RUN_S_MAX,
     )
     rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     print(f"{program}: {rates}", file=sys.stderr)

@@ -21,7 +21,6 @@ from headrace.events.records import (
     Appended,
     CommandMark,
     Condition,
-    NewEvent,
     StreamWrite,
 )
 from headrace.events.sealing import Keyring
@@ -71,15 +70,27 @@ class Appender:
         if write.expected < ANY:
             raise EventsError(f"version {write.expected} can't be expected: use ANY, NONE or a version")
         command_id = None if mark is None else mark.id
+        metadata = _Metadata(about, command_id)
+        encode, type_of = self._codec.encode, self._codec.type_of
         return StreamWrite(
             stream=write.stream,
-            events=tuple(self._new(event, command_id, about, keyring) for event in write.events),
+            events=tuple(
+                encode(event, id_=uuid4(), metadata=metadata[type_of(event).version], keyring=keyring)
+                for event in write.events
+            ),
             expected=write.expected,
         )
 
-    def _new(self, event: Any, command_id: str | None, about: About, keyring: Keyring) -> NewEvent:
-        metadata = written_metadata(about, command_id, self._codec.type_of(event).version)
-        return self._codec.encode(event, id_=uuid4(), metadata=metadata, keyring=keyring)
+
+class _Metadata(dict[int, bytes]):
+    """What is told of the events of one append, by their schema version: written once, not for each."""
+
+    def __init__(self, about: About, command_id: str | None) -> None:
+        super().__init__()
+        self._told = (about, command_id)
+
+    def __missing__(self, schema_version: int) -> bytes:
+        return self.setdefault(schema_version, written_metadata(*self._told, schema_version))
 
 
 def mark_of_command(command_id: str | UUID | None, stream: str, command: Any) -> CommandMark | None:

@@ -19,6 +19,7 @@ from headrace.events.reading import Reader
 from headrace.events.recorded import About
 from headrace.events.records import ANY, Appended, CommandMark
 from headrace.events.retries import Retries
+from headrace.events.turns import Turns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +56,14 @@ class Executor:
         self._loader = loader
         self._appender = appender
         self._reader = reader
+        self._turns = Turns()
 
     def execute(self, request: Request, retries: Retries) -> Executed:
         """Decide and append, as often as it may be tried."""
         for attempt in count(1):
             try:
-                return self._attempt(request)
+                with self._turns.of(request.stream):
+                    return self._attempt(request)
             except (AppendConflict, StoreUnavailable) as error:
                 if attempt >= retries.attempts or not _may_retry(error, request):
                     raise

@@ -80,7 +80,10 @@ class JournalContract:
 
     def test_what_is_appended_is_read_as_it_was_written(self, journal: Journal) -> None:
         event = new(
-            "Opened", b'{"name":"\xc3\x85da \\u001e \\" \\\\ {}"}', tags=('a:"1"', "b\\"), subjects=("x,y",)
+            "Opened",
+            b'{"name":"\xc3\x85da \\u0000 \\u001e \\" \\\\ {}"}',
+            tags=('a:"1"', "b\\"),
+            subjects=("x,y",),
         )
 
         write(journal, "a-1", event)

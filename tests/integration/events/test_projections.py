@@ -186,6 +186,22 @@ def test_effects_after_the_live_position_are_held_by_a_rebuild_and_due_with_the_
     assert mails == [1, 2, 4]
 
 
+def test_effects_that_the_live_generation_fired_while_another_was_built_are_not_fired_again(
+    store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    mails: list[Effect] = []
+    models = ReadModels(store, place, [ONE], senders={"mail": mails.append})
+    store.append("sum-1", [Added(amount=1)])
+    # The building generation is ahead of the live one, so it holds the effect back.
+    assert models._subscription(ONE).run_once(place.build(ONE)) is not None
+    assert headrace_postgres.execute("SELECT state FROM headrace_read.effects") == [("held",)]
+    models.catch_up()
+    models.rebuild("sums")
+    models.catch_up()
+    assert len(mails) == 1
+    assert headrace_postgres.execute("SELECT state FROM headrace_read.effects") == [("fired",)]
+
+
 def test_effects_that_fail_wait_longer_each_time_and_stay_with_their_cause(
     store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
 ) -> None:

@@ -80,6 +80,44 @@ def test_heavy_jobs_go_alone() -> None:
     assert worker.groups == [[1], [2], [3]]
 
 
+class Interrupted(Event):
+    """Waiting on it is interrupted, as by Control-C."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_a_thread_that_is_interrupted_hands_the_lead_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = Worker()
+    group: GroupCommit[int, int] = GroupCommit(worker.carry_out)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(group.submit, 1)
+        eventually(lambda: worker.groups)
+        with monkeypatch.context() as patched:
+            patched.setattr(group_commit, "Event", Interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                group.submit(2)
+        third = threads.submit(group.submit, 3)
+        worker.go.set()
+        assert (first.result(60), third.result(60)) == (2, 6)
+
+    assert worker.groups == [[1], [3]]
+
+
+def test_who_is_interrupted_as_it_is_to_lead_lets_the_next_one_lead() -> None:
+    worker = Worker()
+    worker.go.set()
+    group: GroupCommit[int, int] = GroupCommit(worker.carry_out)
+    heir, other = group_commit._Ticket[int, int](1, 1), group_commit._Ticket[int, int](2, 1)
+    group._waiting, group._is_led, heir.is_leader = [heir, other], True, True
+    heir.moved = Interrupted()
+
+    with pytest.raises(KeyboardInterrupt):
+        group._await(heir)
+
+    assert (other.is_leader, other.moved.is_set(), group._waiting) == (True, True, [other])
+
+
 def test_after_an_error_of_the_whole_group_others_go_on() -> None:
     calls = list[list[int]]()
 

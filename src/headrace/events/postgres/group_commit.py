@@ -52,13 +52,34 @@ class GroupCommit(Generic[Job, Result]):
             ticket.is_leader = not self._is_led
             self._is_led = True
         if not ticket.is_leader:
-            ticket.moved.wait()
+            self._await(ticket)
         if ticket.is_leader:
             self._lead()
         if ticket.error is not None:
             raise ticket.error
         assert ticket.result is not None, "a leader's group begins with its own job"
         return ticket.result
+
+    def _await(self, ticket: _Ticket[Job, Result]) -> None:
+        try:
+            ticket.moved.wait()
+        except BaseException:
+            # An interrupted thread must not be the one that the others wait for.
+            with self._lock:
+                if ticket in self._waiting:
+                    self._waiting.remove(ticket)
+                following = self._heir() if ticket.is_leader else None
+            if following is not None:
+                following.moved.set()
+            raise
+
+    def _heir(self) -> _Ticket[Job, Result] | None:
+        """Who leads next. Called under the lock, by a leader that leads no more."""
+        following = self._waiting[0] if self._waiting else None
+        self._is_led = following is not None
+        if following is not None:
+            following.is_leader = True
+        return following
 
     def _lead(self) -> None:
         """Carry out one group, which has the leader's own job in it, and hand over."""
@@ -68,10 +89,7 @@ class GroupCommit(Generic[Job, Result]):
             self._settle(group)
         finally:
             with self._lock:
-                following = self._waiting[0] if self._waiting else None
-                self._is_led = following is not None
-                if following is not None:
-                    following.is_leader = True
+                following = self._heir()
             for ticket in group:
                 ticket.moved.set()
             if following is not None:

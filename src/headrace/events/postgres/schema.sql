@@ -90,7 +90,7 @@ END $$;
 
 -- What is told of an event beside its data, with its place.
 CREATE FUNCTION @schema@.headers_of(place bigint, number bigint, metadata text) RETURNS json
-LANGUAGE sql IMMUTABLE AS $$
+LANGUAGE sql STABLE AS $$
     SELECT ('{"position":' || place || ',"version":' || number
             || CASE WHEN metadata = '{}' THEN '}' ELSE ',' || substr(metadata, 2) END)::json
 $$;
