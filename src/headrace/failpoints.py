@@ -93,8 +93,18 @@ FAILPOINTS: Final = {
     "pipeline.task.committed": "a task's transaction is committed, and those of others may be open",
     "pipeline.written": "all of a batch is written, and Spark does not know it",
     "pipeline.side.written": "the rows that left operators beside their results are written as well",
+    "events.append": "events are about to be appended",
+    "events.appended": "events are appended, and nobody knows of it yet",
     "replay.swap": "replayed rows are about to take the place of a table's rows",
     "replay.swapped": "replayed rows have taken the place of a table's rows, and nobody knows of it yet",
+    "events.batch.applied": "a projection has taken a batch of events, and its transaction is open",
+    "events.batch.committed": "a batch of events and its position are committed, and nobody knows of it yet",
+    "events.rebuild": "a new generation of a projection is there, and has seen no event",
+    "events.swap": "a new generation has taken the place of the live one, in a transaction that is open",
+    "events.swapped": "a new generation is live, and what the former one kept is there",
+    "events.effect.sent": "an effect was sent, and that is not noted yet",
+    "events.process.executed": "a command of a process was executed or refused, and that is not noted yet",
+    "events.process.timer": "a timer of a process has had its effect, in a transaction that is open",
 }
 """All places by name."""
 

@@ -32,6 +32,7 @@ COMMANDS: Final = (
     "check",
     "pipelines",
     "capture",
+    "events",
     "sql",
     "replay",
     "verify",

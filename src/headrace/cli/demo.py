@@ -31,18 +31,20 @@ INTERRUPTED: Final = 130
 
 
 def demo(
-    name: Annotated[str, typer.Argument(help="Which example to run: fraud or shop.")] = "fraud",
+    name: Annotated[str, typer.Argument(help="Which example to run: fraud, shop or bank.")] = "fraud",
     seconds: Annotated[
         float | None,
         typer.Option(
             min=1,
-            help="Stop after so long, but not before alerts were seen, or changes in all stores: it is given "
-            "ten minutes more for that, and exit code 1 if they don't come.",
+            help="Stop after so long, but not before alerts or other results were seen, or changes in all stores: "
+            "it is given ten minutes more for that, and exit code 1 if they don't come.",
         ),
     ] = None,
     rate: Annotated[
         int | None,
-        typer.Option(min=1, help="Transactions per second.", show_default="200 for fraud, 20 for shop"),
+        typer.Option(
+            min=1, help="Transactions per second.", show_default="200 for fraud, 20 for shop, 5 for bank"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed makes the same world.")] = 7,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is served.")] = 8500,

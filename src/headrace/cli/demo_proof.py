@@ -1,10 +1,10 @@
-"""What a demo has to show, by the page's own numbers: alerts, or changes in all stores."""
+"""What a demo has to show, by the page's own numbers: alerts, other results, or changes in all stores."""
 
 from __future__ import annotations
 
 import json
 import urllib.request
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from headrace.cli import demo_recipe
 from headrace.errors import FaultError
@@ -31,11 +31,21 @@ class Proof(Protocol):
 
 def proof_of(kind: demo_recipe.Proof, page: str) -> Proof:
     """The proof of this kind, by the page at this address."""
-    return AlertsSeen(page) if kind == "alerts" else StoresReached(page)
+    kinds: dict[demo_recipe.Proof, type[AlertsSeen | StoresReached]] = {
+        "alerts": AlertsSeen,
+        "results": ResultsSeen,
+        "stores": StoresReached,
+    }
+    return kinds[kind](page)
 
 
 class AlertsSeen:
     """Alerts came."""
+
+    inputs: ClassVar = "transactions"
+    """What the input's records are."""
+    results: ClassVar = "alerts"
+    """What the records are that are shown one by one."""
 
     def __init__(self, page: str) -> None:
         self._page = page
@@ -50,7 +60,8 @@ class AlertsSeen:
             return f"the page does not answer: {error}"
         latency = stats["latency"]
         return (
-            f"{stats['input']['per_s'] or 0:.0f} transactions/s   {stats['alerts']['alert_count']} alerts   "
+            f"{stats['input']['per_s'] or 0:.0f} {self.inputs}/s   "
+            f"{stats['alerts']['alert_count']} {self.results}   "
             f"latency p50 {_ms(latency['p50_ms'])}, p99 {_ms(latency['p99_ms'])}"
         )
 
@@ -65,16 +76,23 @@ class AlertsSeen:
     def verdict(self, seconds: float) -> str:
         """How many there were."""
         if not self.is_given():
-            raise FaultError(f"no alert was seen in {seconds:.0f} s: {_ADVICE}")
-        return f"{self._seen} alerts were seen"
+            raise FaultError(f"no {self.results.removesuffix('s')} was seen in {seconds:.0f} s: {_ADVICE}")
+        return f"{self._seen} {self.results} were seen"
 
     def _count(self) -> int:
         try:
             return int(ask(self._page, "stats")["alerts"]["alert_count"])
         except (OSError, ValueError) as error:
             raise FaultError(
-                f"the page at {self._page} does not say how many alerts it has seen: {error}"
+                f"the page at {self._page} does not say how many {self.results} it has seen: {error}"
             ) from error
+
+
+class ResultsSeen(AlertsSeen):
+    """Results of pipelines came, which are no alerts."""
+
+    inputs = "events"
+    results = "results"
 
 
 class StoresReached:
