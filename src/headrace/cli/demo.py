@@ -36,7 +36,7 @@ def demo(
         float | None,
         typer.Option(
             min=1,
-            help="Stop after so long, but not before alerts or other results were seen, or changes in all stores: "
+            help="Stop after so long, but not before results were seen, or changes in all stores: "
             "it is given ten minutes more for that, and exit code 1 if they don't come.",
         ),
     ] = None,

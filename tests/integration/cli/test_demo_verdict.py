@@ -162,9 +162,9 @@ def test_a_demo_that_was_interrupted_is_not_judged() -> None:
 def test_results_that_are_no_alerts_are_told_as_results(page: Page) -> None:
     proof = proof_of("results", page.url)
     assert proof.status() == "200 events/s   3 results   latency p50 12 ms, p99 -"
-    proof.end()
+    proof.count()
     with pytest.raises(FaultError, match="no result was seen in 60 s"):
         proof.verdict(60)
     page.answers["/api/stats"]["alerts"]["alert_count"] = 5
-    proof.end()
+    proof.count()
     assert proof.verdict(60) == "2 results were seen"
