@@ -10,8 +10,8 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Final
 
+from account import Account, Deposit, Deposited
 from headrace.events import EventStore, PostgresJournal, Retries, SnapshotPolicy, as_decider, fold
-from headrace.testing.accounts import Account, Deposit, Deposited
 
 WRITERS: Final = 50
 BATCH: Final = 200

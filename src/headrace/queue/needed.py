@@ -32,8 +32,8 @@ class Needed:
             group[1] += size_bytes
         self.live_bytes += size_bytes
 
-    def removed(self, offset: int) -> int:
-        """Note that one queue no longer needs a message; return how many bytes that counts for."""
+    def removed(self, offset: int) -> None:
+        """Note that one queue no longer needs a message."""
         group = self._groups[offset >> GROUP_BITS]
         share = group[1] // group[0]
         group[0] -= 1
@@ -42,11 +42,11 @@ class Needed:
             share += group[1]
             del self._groups[offset >> GROUP_BITS]
         self.live_bytes -= share
-        return share
 
-    def moved(self, offset: int, to_offset: int) -> None:
-        """Note that a message of one queue lies elsewhere now."""
-        self.added(to_offset, 1, self.removed(offset))
+    def moved(self, offset: int, to_offset: int, size_bytes: int) -> None:
+        """Note that a message of one queue lies elsewhere now, and how large it really is."""
+        self.removed(offset)
+        self.added(to_offset, 1, size_bytes)
 
     def declared(self, offset: int) -> None:
         """Note that a batch says what is declared, or a horizon."""

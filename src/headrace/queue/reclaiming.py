@@ -161,17 +161,19 @@ class Reclaiming:
                 places.append(place._replace(delivery_count=count))
         if places:
             kept: Sequence[Place] = tuple(places)
+            operation = write_moved(value, published, kept)
+            share = len(operation) // len(kept)
             self._journal.move(
-                write_moved(value, published, kept),
-                lambda location: self._relocate(kept, offset, location),
+                operation,
+                lambda location: self._relocate(kept, offset, location, share),
             )
 
-    def _relocate(self, places: Sequence[Place], offset: int, location: int) -> None:
+    def _relocate(self, places: Sequence[Place], offset: int, location: int, share: int) -> None:
         """Note where a message is now."""
         for place in places:
             queue = self._services.queues.get(place.queue_id)
             if queue is not None and queue.relocate(place.position, location):
-                self._needed.moved(offset, location >> POSITION_BITS)
+                self._needed.moved(offset, location >> POSITION_BITS, share)
 
     def _declare_again(self) -> None:
         for vhost in self._broker.vhosts.values():

@@ -200,7 +200,8 @@ class WorkQueue:
             answer(None)
         elif self._may_deliver(entry):
             self._pop(entry)
-            self._count_delivery(entry)
+            self.counts.delivered += 1
+            self.counts.redelivered += entry.redelivered
             if entry.message.body is None:
                 self._journal.load(entry.message)
             self.unacked[entry.position] = entry
@@ -243,7 +244,8 @@ class WorkQueue:
 
     def gone(self, entry: Entry) -> None:
         """Forget an entry for good."""
-        self._memory.release(entry)
+        if entry.is_resident:
+            self._memory.release(entry)
         message = entry.message
         message.references -= 1
         if message.location != NOWHERE:
@@ -460,7 +462,9 @@ class WorkQueue:
         message = entry.message
         if message.body is None:
             self._journal.load(message)
-        self._count_delivery(entry)
+        self.counts.delivered += 1
+        if entry.redelivered:
+            self.counts.redelivered += 1
         channel = consumer.channel
         tag = channel.last_tag = channel.last_tag + 1
         if consumer.no_ack:
@@ -473,7 +477,8 @@ class WorkQueue:
         channel.unacked_count += 1
         channel.unacked[tag] = entry
         self.unacked[entry.position] = entry
-        channel.sink.deliver(consumer.tag, tag, entry.redelivered, self.told(entry))
+        told = self.told(entry) if entry.delivery_count else message
+        channel.sink.deliver(consumer.tag, tag, entry.redelivered, told)
         hit("queue.delivered")
         self.let_go_of_body(entry)
 
@@ -483,7 +488,8 @@ class WorkQueue:
         if message.location == NOWHERE:
             self._memory.hold(entry)
         else:
-            self._memory.release(entry)
+            if entry.is_resident:
+                self._memory.release(entry)
             if message.references == 1:
                 self._journal.forget_later(message)
 
@@ -497,11 +503,6 @@ class WorkQueue:
         return Message(
             message.exchange, message.routing_key, with_headers(message.properties, count), message.body
         )
-
-    def _count_delivery(self, entry: Entry) -> None:
-        self.counts.delivered += 1
-        if entry.redelivered:
-            self.counts.redelivered += 1
 
     def _schedule(self) -> None:
         """Have the time looked at when the next thing is due."""
