@@ -129,6 +129,14 @@ class Backlog:
         for chunk in self._tail:
             yield from chunk[1::WORDS]
 
+    def last_redelivered(self) -> int:
+        """The last position that is flagged as redelivered; -1 if none is."""
+        for chunk in reversed(self._tail):
+            for index in range(len(chunk) - WORDS, -1, -WORDS):
+                if chunk[index + 3] & REDELIVERED:
+                    return chunk[index + 1]
+        return next((entry.position for entry in reversed(self.head) if entry.redelivered), -1)
+
     def recovered(self, location: int, position: int, expires_ms: int, word: int) -> None:
         """Add a packed entry that was found in the journal; those of a queue come in their order."""
         self.count += 1

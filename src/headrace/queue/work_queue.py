@@ -337,9 +337,8 @@ class WorkQueue:
 
     def exact_horizon(self) -> int:
         """A horizon that flags what was delivered and, but for priorities, nothing else."""
-        redelivered = (e.position for level in self.levels for e in level.head if e.redelivered)
-        held = (*self.unacked, *self._delayed)
-        return max((*redelivered, *held), default=-1) + 1
+        redelivered = (level.last_redelivered() for level in self.levels)
+        return max((*redelivered, *self.unacked, *self._delayed)) + 1
 
     def oldest_published_ms(self) -> int | None:
         """When the first message that is ready was published, as far as that is in memory."""

@@ -1,0 +1,61 @@
+"""What the journal keeps when its beginning goes, and what it knows after restarts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.queue.limits import QueueLimits
+from headrace.queue.properties import write_properties
+from headrace.testing.disk import SimulatedDisk
+from headrace.testing.queues import QueueBench
+
+if TYPE_CHECKING:
+    from headrace.queue.channel import Channel
+    from headrace.queue.engine import QueueEngine
+
+LASTING = write_properties(is_persistent=True)
+SMALL = QueueLimits(journal_segment_bytes=20_000, resident_count_max=8)
+
+
+def new_bench(limits: QueueLimits = SMALL) -> tuple[QueueBench, QueueEngine]:
+    """A bench with a journal."""
+    bench = QueueBench(disk=SimulatedDisk(), limits=limits)
+    assert bench.engine is not None
+    return bench, bench.engine
+
+
+def fill(bench: QueueBench, channel: Channel, queue: str, *, count: int, body: bytes = b"x" * 900) -> None:
+    """Publish messages, a few to a batch."""
+    for number in range(count):
+        channel.basic_publish("", queue, LASTING, body)
+        if number % 5 == 4:
+            bench.run(0.05)
+    bench.run()
+
+
+def flags(bench: QueueBench, queue: str) -> list[bool]:
+    """Whether each message of a queue is flagged as redelivered; they are taken out."""
+    channel, sink = bench.channel()
+    channel.basic_consume(queue, no_ack=True)
+    bench.run()
+    channel.close()
+    return [each.redelivered for each in sink.deliveries]
+
+
+def test_what_was_delivered_before_a_crash_stays_flagged_through_orderly_restarts() -> None:
+    bench, _ = new_bench(QueueLimits())
+    channel, sink = bench.channel()
+    channel.queue_declare("q", durable=True)
+    for number in range(1300):
+        channel.basic_publish("", "q", LASTING, b"%d" % number)
+    channel.basic_qos(1200)
+    channel.basic_consume("q")
+    bench.run(5)
+    assert len(sink.deliveries) == 1200
+    bench.lose_power()
+    bench.open()
+    bench.restart()
+    bench.restart()
+    found = flags(bench, "q")
+    assert len(found) == 1300
+    assert found[:1200] == [True] * 1200
