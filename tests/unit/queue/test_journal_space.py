@@ -59,3 +59,31 @@ def test_what_was_delivered_before_a_crash_stays_flagged_through_orderly_restart
     found = flags(bench, "q")
     assert len(found) == 1300
     assert found[:1200] == [True] * 1200
+
+
+def test_a_binding_goes_with_its_queue_though_the_journal_has_forgotten_the_queue() -> None:
+    bench, engine = new_bench()
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True)
+    channel.exchange_declare("to", "fanout", durable=True)
+    channel.queue_declare("other", durable=True)
+    bench.run()
+    fill(bench, channel, "other", count=25)
+    channel.exchange_declare("x", "fanout", durable=True)
+    channel.queue_bind("q", "x", "")
+    channel.exchange_bind("to", "x", "")
+    channel.queue_delete("q")
+    channel.exchange_delete("to")
+    bench.run()
+    reclaiming = engine._reclaiming
+    look = reclaiming.look
+    reclaiming.look = lambda: look() if not reclaiming.reclaimed_count else None  # type: ignore[method-assign]
+    fill(bench, channel, "other", count=25)
+    channel.queue_purge("other")
+    bench.run()
+    assert reclaiming.reclaimed_count == 1
+    bench.kill()
+    bench.open()
+    vhost = bench.broker.vhosts["/"]
+    assert vhost.exchanges["x"].bindings == {}
+    assert vhost.binding_count == 0
