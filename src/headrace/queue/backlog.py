@@ -7,8 +7,8 @@ Bodies of what is in the tail lie in the journal, so that a million waiting mess
 head is before all of the tail: entries leave by the head's front, and one that comes back was in the head
 once. So it finds its old place there, by its position.
 
-A packed entry is: location, position, expiry, and a word of body size, priority, delivery
-count and flags.
+A packed entry is: location, position, expiry, and a word of body size, priority, size in the journal
+(rounded, see needed.py), delivery count and flags.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from headrace.queue.message import NOWHERE, Entry, Message
+from headrace.queue.needed import CLASS_BYTES, SIZE_CLASS_MAX, size_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ STORED: Final = 1
 REDELIVERED: Final = 2
 COUNT_SHIFT: Final = 2
 COUNT_MAX: Final = (1 << 14) - 1
+KEPT_SHIFT: Final = 16
 PRIORITY_SHIFT: Final = 24
 PRIORITY_MAX: Final = (1 << 8) - 1
 SIZE_SHIFT: Final = 32
@@ -100,16 +102,22 @@ class Backlog:
         found = self._find(position)
         return NOWHERE if found is None else found[0][found[1]]
 
-    def relocate(self, position: int, location: int) -> bool:
-        """Note that the message of this position has moved in the journal; False if it is not here."""
+    def relocate(self, position: int, location: int, kept_bytes: int) -> int | None:
+        """Note where the message of this position lies now, and what counts for it.
+
+        Return what counted for it until now; None if it is not here.
+        """
         entry = self._entry(position)
-        found = self._find(position)
         if entry is not None:
-            entry.message.location = location
-        elif found is not None:
-            chunk, index = found
-            chunk[index] = location
-        return entry is not None or found is not None
+            return entry.relocate(location, kept_bytes)
+        found = self._find(position)
+        if found is None:
+            return None
+        chunk, index = found
+        word = chunk[index + 3]
+        chunk[index] = location
+        chunk[index + 3] = word & ~(SIZE_CLASS_MAX << KEPT_SHIFT) | size_class(kept_bytes) << KEPT_SHIFT
+        return CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
 
     def delivery_count_of(self, position: int) -> int:
         """How often the message of this position came back; 0 where it does not wait here."""
@@ -168,6 +176,7 @@ class Backlog:
             entry.is_stored = bool(word & STORED)
             entry.redelivered = bool(word & REDELIVERED)
             entry.delivery_count = (word >> COUNT_SHIFT) & COUNT_MAX
+            entry.kept_bytes = CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
             self.head.append(entry)
 
     def _entry(self, position: int) -> Entry | None:
@@ -201,6 +210,7 @@ def packed_word(entry: Entry) -> int:
     return (
         entry.message.body_bytes << SIZE_SHIFT
         | min(entry.message.priority, PRIORITY_MAX) << PRIORITY_SHIFT
+        | size_class(entry.kept_bytes) << KEPT_SHIFT
         | min(entry.delivery_count, COUNT_MAX) << COUNT_SHIFT
         | flags
     )

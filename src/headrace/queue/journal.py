@@ -39,7 +39,7 @@ from headrace.queue.journal_format import (
     write_published,
     write_record,
 )
-from headrace.queue.needed import Needed
+from headrace.queue.needed import Needed, counted_bytes
 from headrace.queue.topology import write_topology
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class LogJournal:
         self.failed: StorageError | None = None
         self.is_kept = True
         self.flush_count = 0
+        self.written_bytes = 0
+        """What was told and flushed since the start."""
         self.sync_count = 0
 
     @property
@@ -113,11 +115,14 @@ class LogJournal:
         self._parts += (front, body)
         self.pending_bytes += size_bytes
         self._has_publishes = True
-        self.needed.added(self._next_offset, len(entries), size_bytes)
+        kept_bytes = counted_bytes(size_bytes // len(entries))
+        for entry in entries:
+            entry.kept_bytes = kept_bytes
+        self.needed.added(self._next_offset, len(entries), kept_bytes)
 
     def settle(self, entry: Entry) -> None:
         """A message has left a queue for good."""
-        self.needed.removed(entry.message.location >> POSITION_BITS)
+        self.needed.removed(entry.message.location >> POSITION_BITS, entry.kept_bytes)
         if entry.is_stored:
             self._parts.append(AT.pack(SETTLED, entry.queue.queue_id, entry.position))
             self.pending_bytes += AT.size
@@ -178,6 +183,7 @@ class LogJournal:
             self.fail(error)
             return
         self.flush_count += 1
+        self.written_bytes += self.pending_bytes
         self._next_offset = self._log.end_offset
         self._parts = []
         self.pending_bytes = 0

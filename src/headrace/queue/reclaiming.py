@@ -4,7 +4,9 @@ The journal's oldest segment can go when nothing in it is needed any more. Most 
 settled soon. What is still there is written again at the journal's end, with what it has become since, and
 once that is durable, the journal's start moves past the segment. So one message that nobody takes does not
 keep gigabytes. To write a message again costs as much as to write it, so nothing is done as long as more than
-half of the journal is needed.
+half of the journal is needed. What is needed is an estimate (needed.py). So there is a brake as well: no more
+is written again than was written for others, and once what was there at the start. A segment of which nothing
+is needed goes at any time.
 
 What is declared, and the queues' horizons, are in the journal as well: if any of that is in the segment, all
 of it is written again.
@@ -39,6 +41,7 @@ from headrace.queue.journal_format import (
     split_values,
     write_moved,
 )
+from headrace.queue.needed import counted_bytes
 from headrace.queue.topology import Bound, ExchangeMade, QueueMade
 from headrace.queue.virtual_host import PREDECLARED
 
@@ -72,7 +75,9 @@ class Reclaiming:
         self._segment_bytes = segment_bytes
         self._is_running = False
         self._has_declarations = False
-        self._seen_base_offset = -1
+        self._at_start_bytes = self._log.size_bytes
+        self._again_bytes = 0
+        """What was written again since the start."""
         self.reclaimed_count = 0
         """Segments that were given back."""
 
@@ -81,10 +86,17 @@ class Reclaiming:
         if self._is_running or self._services.is_stopped:
             return
         segments = self._log.segments
-        if len(segments) > 1 and self._log.size_bytes > 2 * self._needed.live_bytes + self._segment_bytes:
+        if len(segments) == 1 or self._log.size_bytes <= 2 * self._needed.live_bytes + self._segment_bytes:
+            return
+        start_offset, end_offset = self._log.start_offset, segments[1].base_offset
+        others_bytes = self._journal.written_bytes - self._again_bytes
+        if (
+            self._again_bytes <= others_bytes + self._at_start_bytes
+            or self._needed.next_offset(start_offset, end_offset) >= end_offset
+        ):
             self._is_running = True
             self._has_declarations = False
-            self._step(self._log.start_offset, segments[1].base_offset)
+            self._step(start_offset, end_offset)
 
     def _step(self, offset: int, end_offset: int) -> None:
         """Write again what is needed of the next piece."""
@@ -108,7 +120,9 @@ class Reclaiming:
 
     def _finish(self, end_offset: int) -> None:
         if self._has_declarations:
+            before_bytes = self._journal.pending_bytes
             self._declare_again()
+            self._again_bytes += self._journal.pending_bytes - before_bytes
             self._broker.flush()
         self._journal.when_durable(self._journal.token, lambda: self._move_start(end_offset))
 
@@ -161,17 +175,19 @@ class Reclaiming:
                 places.append(place._replace(delivery_count=count))
         if places:
             kept: Sequence[Place] = tuple(places)
-            self._journal.move(
-                write_moved(value, published, kept),
-                lambda location: self._relocate(kept, offset, location),
-            )
+            operation = write_moved(value, published, kept)
+            self._again_bytes += len(operation)
+            kept_bytes = counted_bytes(len(operation) // len(kept))
+            self._journal.move(operation, lambda at: self._relocate(kept, offset, at, kept_bytes))
 
-    def _relocate(self, places: Sequence[Place], offset: int, location: int) -> None:
+    def _relocate(self, places: Sequence[Place], offset: int, location: int, kept_bytes: int) -> None:
         """Note where a message is now."""
         for place in places:
             queue = self._services.queues.get(place.queue_id)
-            if queue is not None and queue.relocate(place.position, location):
-                self._needed.moved(offset, location >> POSITION_BITS)
+            before_bytes = queue and queue.relocate(place.position, location, kept_bytes)
+            if before_bytes is not None:
+                self._needed.added(location >> POSITION_BITS, 1, kept_bytes)
+                self._needed.removed(offset, before_bytes)
 
     def _declare_again(self) -> None:
         for vhost in self._broker.vhosts.values():

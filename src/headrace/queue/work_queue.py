@@ -320,13 +320,16 @@ class WorkQueue:
             return entry.message.location
         return max(level.location_of(position) for level in self.levels)
 
-    def relocate(self, position: int, location: int) -> bool:
-        """Note that a message has moved in the journal; False if it is not here any more."""
+    def relocate(self, position: int, location: int, kept_bytes: int) -> int | None:
+        """Note where a message lies now, and what counts for it; return what did until now, None if gone."""
         entry = self.unacked.get(position) or self._delayed.get(position)
         if entry is not None:
-            entry.message.location = location
-            return True
-        return any(level.relocate(position, location) for level in self.levels)
+            return entry.relocate(location, kept_bytes)
+        for level in self.levels:
+            before_bytes = level.relocate(position, location, kept_bytes)
+            if before_bytes is not None:
+                return before_bytes
+        return None
 
     def delivery_count_of(self, position: int) -> int:
         """How often the message of a position came back."""

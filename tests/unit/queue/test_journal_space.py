@@ -87,3 +87,58 @@ def test_a_binding_goes_with_its_queue_though_the_journal_has_forgotten_the_queu
     vhost = bench.broker.vhosts["/"]
     assert vhost.exchanges["x"].bindings == {}
     assert vhost.binding_count == 0
+
+
+def test_small_messages_that_wait_do_not_keep_the_space_of_large_ones_that_are_gone() -> None:
+    bench, engine = new_bench()
+    channel, _ = bench.channel()
+    channel.queue_declare("small", durable=True)
+    channel.queue_declare("large", durable=True)
+    for number in range(300):
+        channel.basic_publish("", "small", LASTING, b"s")
+        if number % 5 == 0:
+            channel.basic_publish("", "large", LASTING, b"x" * 3000)
+            bench.run(0.05)
+    channel.queue_purge("large")
+    bench.run()
+    assert engine.log.size_bytes < 80_000
+    bench.kill()
+    bench.open()
+    assert len(flags(bench, "small")) == 300
+
+
+def test_what_counts_as_needed_is_what_is_needed_now_and_after_restarts() -> None:
+    bench, engine = new_bench()
+    channel, _ = bench.channel()
+    for name in ("a", "b"):
+        channel.queue_declare(name, durable=True)
+        channel.queue_bind(name, "amq.fanout", "")
+    for number in range(600):
+        channel.basic_publish("amq.fanout", "", LASTING, b"x" * (number % 90))
+        channel.basic_publish("", "a", LASTING, b"y" * number)
+        if number % 5 == 0:
+            bench.run(0.05)
+    bench.run()
+    before_bytes = engine.journal.needed.live_bytes
+    assert engine.journal.written_bytes * 0.8 < before_bytes < engine.journal.written_bytes
+    bench.restart()
+    assert bench.engine is not None
+    assert bench.engine.journal.needed.live_bytes == before_bytes
+    flags(bench, "a")
+    flags(bench, "b")
+    assert bench.engine.journal.needed.live_bytes == 0
+
+
+def test_the_journal_does_not_write_itself_again_and_again_whatever_it_takes_for_needed() -> None:
+    bench, engine = new_bench()
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True)
+    fill(bench, channel, "q", count=100)
+    engine.journal.needed.live_bytes -= 10**9
+    fill(bench, channel, "q", count=5)
+    bench.run(60)
+    before = engine._reclaiming.reclaimed_count
+    assert before > 0
+    bench.run(60)
+    assert engine._reclaiming.reclaimed_count == before
+    assert len(flags(bench, "q")) == 105
