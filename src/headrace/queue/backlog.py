@@ -14,7 +14,7 @@ A packed entry is: location, position, expiry, and a word of body size, priority
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -42,10 +42,13 @@ SIZE_SHIFT: Final = 32
 class Backlog:
     """One queue's ready messages of one priority."""
 
-    __slots__ = ("_head_count_max", "_queue", "_tail", "body_bytes", "count", "head")
+    __slots__ = ("_chunk_count_max", "_head_count_max", "_queue", "_tail", "body_bytes", "count", "head")
 
-    def __init__(self, queue: WorkQueue, *, head_count_max: int) -> None:
+    def __init__(
+        self, queue: WorkQueue, *, head_count_max: int, chunk_count_max: int = CHUNK_COUNT_MAX
+    ) -> None:
         self._queue = queue
+        self._chunk_count_max = chunk_count_max
         self._head_count_max = head_count_max
         self.head: deque[Entry] = deque()
         self._tail: deque[array[int]] = deque()
@@ -94,13 +97,19 @@ class Backlog:
         self.body_bytes -= entry.message.body_bytes
         return entry
 
-    def location_of(self, position: int) -> int:
-        """Where the message of this position lies in the journal; NOWHERE if it does not wait here."""
+    def place_of(self, position: int) -> tuple[int, int] | None:
+        """Where the message of this position lies in the journal, and how often it came back.
+
+        None if it does not wait here.
+        """
         entry = self._entry(position)
         if entry is not None:
-            return entry.message.location
+            return entry.message.location, entry.delivery_count
         found = self._find(position)
-        return NOWHERE if found is None else found[0][found[1]]
+        if found is None:
+            return None
+        chunk, index = found
+        return chunk[index], (chunk[index + 3] >> COUNT_SHIFT) & COUNT_MAX
 
     def relocate(self, position: int, location: int, kept_bytes: int) -> int | None:
         """Note where the message of this position lies now, and what counts for it.
@@ -118,17 +127,6 @@ class Backlog:
         chunk[index] = location
         chunk[index + 3] = word & ~(SIZE_CLASS_MAX << KEPT_SHIFT) | size_class(kept_bytes) << KEPT_SHIFT
         return CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
-
-    def delivery_count_of(self, position: int) -> int:
-        """How often the message of this position came back; 0 where it does not wait here."""
-        entry = self._entry(position)
-        found = self._find(position)
-        if entry is not None:
-            return entry.delivery_count
-        if found is not None:
-            chunk, index = found
-            return (chunk[index + 3] >> COUNT_SHIFT) & COUNT_MAX
-        return 0
 
     def positions(self) -> Iterator[int]:
         """The positions of all that wait."""
@@ -155,7 +153,7 @@ class Backlog:
         self._add_packed(entry.message.location, entry.position, entry.expires_ms, packed_word(entry))
 
     def _add_packed(self, location: int, position: int, expires_ms: int, word: int) -> None:
-        if not self._tail or len(self._tail[-1]) >= CHUNK_COUNT_MAX * WORDS:
+        if not self._tail or len(self._tail[-1]) >= self._chunk_count_max * WORDS:
             self._tail.append(array("q"))
         self._tail[-1].extend((location, position, expires_ms, word))
 
@@ -186,22 +184,27 @@ class Backlog:
         return None
 
     def _find(self, position: int) -> tuple[array[int], int] | None:
-        for chunk in self._tail:
-            if chunk[1] <= position <= chunk[-WORDS + 1]:
-                low, high = 0, len(chunk) // WORDS
-                while low < high:
-                    middle = (low + high) // 2
-                    if chunk[middle * WORDS + 1] < position:
-                        low = middle + 1
-                    else:
-                        high = middle
-                index = low * WORDS
-                return (chunk, index) if chunk[index + 1] == position else None
-        return None
+        which = bisect_right(self._tail, position, key=_first_position) - 1
+        if which < 0:
+            return None
+        chunk = self._tail[which]
+        low, high = 0, len(chunk) // WORDS
+        while low < high:
+            middle = (low + high) // 2
+            if chunk[middle * WORDS + 1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        index = low * WORDS
+        return (chunk, index) if index < len(chunk) and chunk[index + 1] == position else None
 
 
 def _position(entry: Entry) -> int:
     return entry.position
+
+
+def _first_position(chunk: array[int]) -> int:
+    return chunk[1]
 
 
 def packed_word(entry: Entry) -> int:

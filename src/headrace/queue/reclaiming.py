@@ -46,7 +46,7 @@ from headrace.queue.topology import Bound, ExchangeMade, QueueMade
 from headrace.queue.virtual_host import PREDECLARED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.queue.broker import QueueBroker
     from headrace.queue.journal import LogJournal
@@ -56,8 +56,11 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-STEP_BYTES: Final = 256 * 1024
-"""What is read at once, before others get their turn."""
+READ_BYTES: Final = 256 * 1024
+"""What is read at once."""
+STEP_COUNT: Final = 256
+"""How many operations are looked at before others get their turn."""
+AT_END: Final = object()
 
 
 class Reclaiming:
@@ -96,27 +99,40 @@ class Reclaiming:
         ):
             self._is_running = True
             self._has_declarations = False
-            self._step(start_offset, end_offset)
+            self._step(self._copy(start_offset, end_offset), end_offset)
 
-    def _step(self, offset: int, end_offset: int) -> None:
+    def _step(self, pieces: Iterator[None], end_offset: int) -> None:
         """Write again what is needed of the next piece."""
         if self._services.is_stopped or self._journal.failed is not None:
             return
-        offset = self._needed.next_offset(offset, end_offset)
-        if offset >= end_offset:
-            self._finish(end_offset)
-            return
         try:
-            data = self._log.read(offset, size_bytes_max=STEP_BYTES, below_offset=end_offset)
+            is_at_end = next(pieces, AT_END) is AT_END
         except StorageError as error:
             self._journal.fail(error)
             return
-        for found, value in split_values(data):
-            if found == self._needed.next_offset(found, found + 1):
-                self._keep(found, value)
-            offset = found + 1
         self._broker.flush()
-        self._services.loop.call_soon(lambda: self._step(offset, end_offset))
+        if is_at_end:
+            self._finish(end_offset)
+        else:
+            self._services.loop.call_soon(lambda: self._step(pieces, end_offset))
+
+    def _copy(self, offset: int, end_offset: int) -> Iterator[None]:
+        """Write again what is needed up to an offset, in pieces. Raises StorageError."""
+        seen_count = 0
+        while (offset := self._needed.next_offset(offset, end_offset)) < end_offset:
+            data = self._log.read(offset, size_bytes_max=READ_BYTES, below_offset=end_offset)
+            for found, value in split_values(data):
+                offset = found + 1
+                if self._needed.next_offset(found, offset) == offset:
+                    continue
+                self._has_declarations = self._has_declarations or self._needed.has_declarations(found)
+                position = 0
+                while position < len(value):
+                    position = self._keep(found, value, position)
+                    seen_count += 1
+                    if seen_count % STEP_COUNT == 0:
+                        yield
+            yield
 
     def _finish(self, end_offset: int) -> None:
         if self._has_declarations:
@@ -154,25 +170,22 @@ class Reclaiming:
         self.reclaimed_count += 1
         self.look()
 
-    def _keep(self, offset: int, value: bytes) -> None:
-        self._has_declarations = self._has_declarations or self._needed.has_declarations(offset)
-        position = 0
-        while position < len(value):
-            kind = value[position]
-            if kind in {PUBLISH, MOVED}:
-                published = read_published(value, position)
-                self._keep_message(offset, value, published)
-                position = published.end
-            else:
-                position += _size_bytes(kind, value, position)
+    def _keep(self, offset: int, value: bytes, position: int) -> int:
+        """Write the operation at a place again if it is needed; return where the next one begins."""
+        kind = value[position]
+        if kind not in {PUBLISH, MOVED}:
+            return position + _size_bytes(kind, value, position)
+        published = read_published(value, position)
+        self._keep_message(offset, value, published)
+        return published.end
 
     def _keep_message(self, offset: int, value: bytes, published: Published) -> None:
         places = []
         for place in published.places:
             queue = self._services.queues.get(place.queue_id)
-            if queue is not None and queue.location_of(place.position) >> POSITION_BITS == offset:
-                count = queue.delivery_count_of(place.position)
-                places.append(place._replace(delivery_count=count))
+            found = queue and queue.place_of(place.position)
+            if found is not None and found[0] >> POSITION_BITS == offset:
+                places.append(place._replace(delivery_count=found[1]))
         if places:
             kept: Sequence[Place] = tuple(places)
             operation = write_moved(value, published, kept)

@@ -313,12 +313,16 @@ class WorkQueue:
         expires_ms = self.arguments.expires_ms
         return expires_ms is not None and not self.consumers.all and now_ms >= self._last_used_ms + expires_ms
 
-    def location_of(self, position: int) -> int:
-        """Where the message of a position lies in the journal; NOWHERE if it is not here any more."""
+    def place_of(self, position: int) -> tuple[int, int] | None:
+        """Where the message of a position lies in the journal, and how often it came back.
+
+        None if it is not here any more.
+        """
         entry = self.unacked.get(position) or self._delayed.get(position)
         if entry is not None:
-            return entry.message.location
-        return max(level.location_of(position) for level in self.levels)
+            return entry.message.location, entry.delivery_count
+        places = (level.place_of(position) for level in self.levels)
+        return next((place for place in places if place is not None), None)
 
     def relocate(self, position: int, location: int, kept_bytes: int) -> int | None:
         """Note where a message lies now, and what counts for it; return what did until now, None if gone."""
@@ -330,13 +334,6 @@ class WorkQueue:
             if before_bytes is not None:
                 return before_bytes
         return None
-
-    def delivery_count_of(self, position: int) -> int:
-        """How often the message of a position came back."""
-        entry = self.unacked.get(position) or self._delayed.get(position)
-        if entry is not None:
-            return entry.delivery_count
-        return max(level.delivery_count_of(position) for level in self.levels)
 
     def exact_horizon(self) -> int:
         """A horizon that flags what was delivered and, but for priorities, nothing else."""

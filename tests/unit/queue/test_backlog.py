@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.queue.backlog import Backlog
-from headrace.queue.message import NOWHERE, Entry, Message
+from headrace.queue.message import Entry, Message
 from headrace.queue.needed import SIZE_CLASS_MAX, counted_bytes, size_class
 from headrace.queue.work_queue import WorkQueue
 from headrace.testing.queues import QueueBench
@@ -27,11 +27,13 @@ def new_entry(queue: WorkQueue, position: int) -> Entry:
     return entry
 
 
-@given(steps=steps, head_count_max=st.integers(1, 3))
+@given(steps=steps, head_count_max=st.integers(1, 3), chunk_count_max=st.integers(1, 4))
 @settings(max_examples=200, deadline=None)
-def test_a_backlog_is_a_sorted_list(steps: list[tuple[str, int]], head_count_max: int) -> None:
+def test_a_backlog_is_a_sorted_list(
+    steps: list[tuple[str, int]], head_count_max: int, chunk_count_max: int
+) -> None:
     queue = queue_of(QueueBench())
-    backlog = Backlog(queue, head_count_max=head_count_max)
+    backlog = Backlog(queue, head_count_max=head_count_max, chunk_count_max=chunk_count_max)
     waiting: list[int] = []
     taken: list[Entry] = []
     locations: dict[int, int] = {}
@@ -65,8 +67,8 @@ def test_a_backlog_is_a_sorted_list(steps: list[tuple[str, int]], head_count_max
         assert backlog.body_bytes == sum(each % 7 for each in waiting)
         first = backlog.first()
         assert (None if first is None else first.position) == (waiting[0] if waiting else None)
-        assert [backlog.location_of(each) for each in waiting] == [locations[each] for each in waiting]
-        assert {backlog.location_of(each.position) for each in taken} <= {NOWHERE}
+        assert [backlog.place_of(each) for each in waiting] == [(locations[each], 0) for each in waiting]
+        assert {backlog.place_of(each.position) for each in taken} <= {None}
 
 
 def test_what_is_packed_comes_back_as_it_was() -> None:
@@ -77,7 +79,7 @@ def test_what_is_packed_comes_back_as_it_was() -> None:
     entry.delivery_count, entry.redelivered, entry.is_stored, entry.expires_ms = 5, True, True, 99
     entry.message.priority = 7
     assert not backlog.append(entry)
-    assert backlog.delivery_count_of(1) == 5
+    assert backlog.place_of(1) == (1000, 5)
     backlog.pop_first()
     found = backlog.pop_first()
     assert found is not entry

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from headrace.queue.limits import QueueLimits
 from headrace.queue.properties import write_properties
+from headrace.queue.reclaiming import STEP_COUNT
 from headrace.testing.disk import SimulatedDisk
 from headrace.testing.queues import QueueBench
 
@@ -142,3 +143,32 @@ def test_the_journal_does_not_write_itself_again_and_again_whatever_it_takes_for
     bench.run(60)
     assert engine._reclaiming.reclaimed_count == before
     assert len(flags(bench, "q")) == 105
+
+
+def test_space_is_given_back_in_steps_though_all_of_it_was_written_at_once() -> None:
+    bench, engine = new_bench()
+    channel, _ = bench.channel()
+    channel.queue_declare("small", durable=True)
+    channel.queue_declare("large", durable=True)
+    for number in range(2000):
+        channel.basic_publish("", "small", LASTING, b"%d" % number)
+    bench.run()
+    moved_at_once = []
+    flush = engine.journal.flush
+
+    def counting_flush() -> None:
+        moved_at_once.append(len(engine.journal._after_flush))
+        flush()
+
+    engine.broker.services.flush = engine.journal.flush = counting_flush  # type: ignore[method-assign]
+    fill(bench, channel, "large", count=400)
+    channel.queue_purge("large")
+    fill(bench, channel, "large", count=5)
+    assert sum(moved_at_once) >= 2000
+    assert max(moved_at_once) <= STEP_COUNT
+    bench.kill()
+    bench.open()
+    consumer, sink = bench.channel()
+    consumer.basic_consume("small")
+    bench.run()
+    assert sink.bodies == [b"%d" % number for number in range(2000)]
