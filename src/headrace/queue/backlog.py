@@ -97,6 +97,13 @@ class Backlog:
         self.body_bytes -= entry.message.body_bytes
         return entry
 
+    def take_all(self) -> tuple[deque[Entry], deque[array[int]]]:
+        """Take everything out: entries, and chunks of packed ones."""
+        taken = self.head, self._tail
+        self.head, self._tail = deque(), deque()
+        self.count = self.body_bytes = 0
+        return taken
+
     def place_of(self, position: int) -> tuple[int, int] | None:
         """Where the message of this position lies in the journal, and how often it came back.
 
@@ -205,6 +212,12 @@ def _position(entry: Entry) -> int:
 
 def _first_position(chunk: array[int]) -> int:
     return chunk[1]
+
+
+def packed_places(chunk: array[int]) -> Iterator[tuple[int, int]]:
+    """Of each packed entry: where it lies in the journal, and how many bytes count as needed for it."""
+    for location, word in zip(chunk[::WORDS], chunk[3::WORDS], strict=True):
+        yield location, CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
 
 
 def packed_word(entry: Entry) -> int:

@@ -180,6 +180,7 @@ class QueueEngine:
             usable_bytes = -1
         is_low = 0 <= usable_bytes < self._limits.disk_free_bytes_min
         self.broker.set_alarm("disk", is_on=is_low)
+        self._reclaiming.look()
         self._disk_timer = self._loop.call_later(DISK_LOOK_S, self._look_at_disk)
 
     def _failed(self, error: StorageError) -> None:

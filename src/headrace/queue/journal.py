@@ -122,11 +122,15 @@ class LogJournal:
 
     def settle(self, entry: Entry) -> None:
         """A message has left a queue for good."""
-        self.needed.removed(entry.message.location >> POSITION_BITS, entry.kept_bytes)
+        self.unneeded(entry.message.location, entry.kept_bytes)
         if entry.is_stored:
             self._parts.append(AT.pack(SETTLED, entry.queue.queue_id, entry.position))
             self.pending_bytes += AT.size
             self._has_settlements = True
+
+    def unneeded(self, location: int, kept_bytes: int) -> None:
+        """A place for which so many bytes count is no longer needed by a queue."""
+        self.needed.removed(location >> POSITION_BITS, kept_bytes)
 
     def came_back(self, entry: Entry) -> None:
         """A message has come back to its queue once more."""

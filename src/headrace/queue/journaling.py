@@ -50,6 +50,10 @@ class Journal(Protocol):
         """A message has left a queue for good."""
         ...
 
+    def unneeded(self, location: int, kept_bytes: int) -> None:
+        """A place for which so many bytes count is no longer needed by a queue; the journal knows why."""
+        ...
+
     def came_back(self, entry: Entry) -> None:
         """A message has come back to its queue once more, which counts it."""
         ...
@@ -99,6 +103,9 @@ class NoJournal:
         """Nothing is stored, so nobody calls this."""
 
     def settle(self, entry: Entry) -> None:
+        """Nothing was stored."""
+
+    def unneeded(self, location: int, kept_bytes: int) -> None:
         """Nothing was stored."""
 
     def came_back(self, entry: Entry) -> None:

@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from headrace.failpoints import hit
-from headrace.queue.backlog import Backlog
+from headrace.queue.backlog import CHUNK_COUNT_MAX, Backlog, packed_places
 from headrace.queue.consumer import Consumers
 from headrace.queue.fields import write_value
 from headrace.queue.journaling import EVERYTHING
@@ -32,7 +32,8 @@ from headrace.queue.message import NOWHERE, Entry, Message
 from headrace.queue.properties import with_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from array import array
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.queue.arguments import QueueArguments
     from headrace.queue.connection import Connection
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 DELIVERIES_AT_ONCE_MAX: Final = 256
 """After so many, others get their turn."""
 HORIZON_STEP_MAX: Final = 8192
+FREED_AT_ONCE_MAX: Final = 4096
+"""How many messages of a queue that was purged are counted as free before others get their turn."""
 
 
 class QueueCounts:
@@ -256,12 +259,7 @@ class WorkQueue:
         count = self.count
         if self.is_stored:
             self._journal.purged(self.queue_id, self.next_position, (*self.unacked, *self._delayed))
-        for level in self.levels:
-            while level.count:
-                entry = level.pop_first()
-                entry.is_stored = False
-                self.gone(entry)
-        self.count = 0
+        self._let_go_of_all(())
         return count
 
     def clear(self) -> None:
@@ -271,10 +269,7 @@ class WorkQueue:
         self.unacked.clear()
         self._delayed.clear()
         self.is_stored = False
-        self.purge()
-        for entry in held:
-            entry.is_stored = False
-            self.gone(entry)
+        self._let_go_of_all(held)
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Take a consumer; deliveries begin soon."""
@@ -480,6 +475,35 @@ class WorkQueue:
         channel.sink.deliver(consumer.tag, tag, entry.redelivered, told)
         hit("queue.delivered")
         self.let_go_of_body(entry)
+
+    def _let_go_of_all(self, held: Iterable[Entry]) -> None:
+        """Forget all that is ready, and some that were held; the journal knows already.
+
+        What that frees is counted in pieces. Others may have messages moved meanwhile that they share with
+        these, so places are noted now.
+        """
+        entries, chunks = list(held), []
+        for level in self.levels:
+            head, tail = level.take_all()
+            entries += head
+            chunks += tail
+        self.count = 0
+        places = [(entry, entry.message.location) for entry in entries]
+        self._services.do_in_pieces(self._free(places, chunks))
+
+    def _free(self, places: list[tuple[Entry, int]], chunks: list[array[int]]) -> Iterator[None]:
+        for number, (entry, location) in enumerate(places, 1):
+            self._memory.release(entry)
+            entry.message.references -= 1
+            if location != NOWHERE:
+                self._journal.unneeded(location, entry.kept_bytes)
+            if not number % FREED_AT_ONCE_MAX:
+                yield
+        for number, chunk in enumerate(chunks, 1):
+            for location, kept_bytes in packed_places(chunk):
+                self._journal.unneeded(location, kept_bytes)
+            if not number % (FREED_AT_ONCE_MAX // CHUNK_COUNT_MAX):
+                yield
 
     def let_go_of_body(self, entry: Entry) -> None:
         """Keep the body of an entry that somebody holds in memory only if it is nowhere else."""

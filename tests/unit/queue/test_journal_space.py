@@ -172,3 +172,27 @@ def test_space_is_given_back_in_steps_though_all_of_it_was_written_at_once() -> 
     consumer.basic_consume("small")
     bench.run()
     assert sink.bodies == [b"%d" % number for number in range(2000)]
+
+
+def test_a_large_queue_is_purged_at_once_and_its_space_counted_in_pieces() -> None:
+    bench, engine = new_bench(QueueLimits(journal_segment_bytes=400_000))
+    channel, _ = bench.channel()
+    for name in ("a", "b"):
+        channel.queue_declare(name, durable=True)
+        channel.queue_bind(name, "amq.fanout", "")
+    for _ in range(9_000):
+        channel.basic_publish("amq.fanout", "", LASTING, b"")
+    bench.run()
+    needed = engine.journal.needed
+    before_bytes = needed.live_bytes
+    assert channel.queue_purge("a") == 9_000
+    assert needed.live_bytes > before_bytes / 2
+    assert bench.get(channel, "a") is None
+    bench.run()
+    assert needed.live_bytes == before_bytes / 2
+    channel.queue_delete("b")
+    bench.run()
+    assert needed.live_bytes == 0
+    bench.kill()
+    bench.open()
+    assert {info.name: info.ready_count for info in bench.broker.queue_infos()} == {"a": 0}
