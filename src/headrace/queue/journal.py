@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import StorageError
+from headrace.errors import StorageError, TooManyOpenFiles
 from headrace.failpoints import hit
 from headrace.log.batch import BatchHeader, sign
 from headrace.queue.journal_format import (
@@ -168,6 +168,20 @@ class LogJournal:
         offset = message.location >> POSITION_BITS
         value = self._value(offset)
         fill(message, value, read_published(value, message.location & VALUE_POSITION_MAX))
+
+    def load_time(self, message: Message) -> None:
+        """Read when a message was published, and not its body. Without it if the journal has failed."""
+        if self.failed is not None:
+            return
+        try:
+            value = self._value(message.location >> POSITION_BITS)
+            published = read_published(value, message.location & VALUE_POSITION_MAX)
+        except TooManyOpenFiles:
+            return
+        except StorageError as error:
+            self.fail(error)
+        else:
+            message.published_ms = published.published_ms
 
     def forget_later(self, message: Message) -> None:
         """Drop a message's body from memory as soon as it can be read back."""

@@ -78,6 +78,10 @@ class Journal(Protocol):
         """Read a message whose body is not in memory."""
         ...
 
+    def load_time(self, message: Message) -> None:
+        """Read when a message was published, and not its body."""
+        ...
+
     def forget_later(self, message: Message) -> None:
         """Drop a message's body from memory as soon as it can be read back."""
         ...
@@ -127,6 +131,9 @@ class NoJournal:
     def load(self, message: Message) -> None:  # noqa: ARG002
         """Bodies never leave memory here."""
         raise AssertionError("a message without a journal has lost its body")
+
+    def load_time(self, message: Message) -> None:
+        """Times never leave memory here."""
 
     def forget_later(self, message: Message) -> None:
         """The body is nowhere else."""

@@ -336,10 +336,12 @@ class WorkQueue:
         return max((*redelivered, *self.unacked, *self._delayed)) + 1
 
     def oldest_published_ms(self) -> int | None:
-        """When the first message that is ready was published, as far as that is in memory."""
-        heads = (level.head[0] for level in self.levels if level.head)
-        times = [entry.message.published_ms for entry in heads if entry.message.published_ms]
-        return min(times, default=None)
+        """When the first message that is ready was published. May read a batch of the journal."""
+        messages = [first.message for level in self.levels if (first := level.first())]
+        for message in messages:
+            if not message.published_ms:
+                self._journal.load_time(message)
+        return min((message.published_ms for message in messages if message.published_ms), default=None)
 
     def recovered(self, *, next_position: int, horizon: int) -> None:
         """Go on from what was found in the journal."""

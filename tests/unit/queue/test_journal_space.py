@@ -196,3 +196,23 @@ def test_a_large_queue_is_purged_at_once_and_its_space_counted_in_pieces() -> No
     bench.kill()
     bench.open()
     assert {info.name: info.ready_count for info in bench.broker.queue_infos()} == {"a": 0}
+
+
+def test_the_age_of_the_oldest_message_is_known_when_it_lies_on_disk_only() -> None:
+    bench, _ = new_bench()
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True)
+    for _ in range(20):
+        channel.basic_publish("", "q", LASTING, b"x")
+        bench.run(1)
+    bench.restart()
+    bench.run(10)
+    (info,) = bench.broker.queue_infos()
+    assert info.oldest_age_ms is not None
+    assert 30_000 <= info.oldest_age_ms < 40_000
+    channel, _ = bench.channel()
+    for _ in range(10):
+        assert bench.get(channel, "q", no_ack=True) is not None
+    (info,) = bench.broker.queue_infos()
+    assert info.oldest_age_ms is not None
+    assert 20_000 <= info.oldest_age_ms < 30_000
