@@ -6,11 +6,15 @@ What is told between two flushes goes into one batch. A flush happens when the e
 at hand, or before an answer is written to a socket. One sync runs at a time; what is flushed meanwhile goes
 into the next one. So the busier the broker, the more each fdatasync pays for.
 
+Where a file can't be opened because too many are open, nothing was attempted and nothing has failed: it is
+tried again after a pause, and those who wait go on waiting. What is told meanwhile is kept up to a limit.
+
 Bodies are read back by the batch, a few of which are kept: messages that wait in a row lie in a row.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +54,11 @@ if TYPE_CHECKING:
     from headrace.queue.message import Entry, Message
     from headrace.queue.topology import TopologyRecord
 
+logger: Final = logging.getLogger(__name__)
+
 BATCH_BYTES_MAX: Final = 2**31 - 1
+REFUSED_BYTES_MAX: Final = 12 * 1024 * 1024
+"""What may wait while no file can be opened: as much as one batch can take."""
 BATCHES_KEPT_MAX: Final = 4
 BATCH_KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -64,10 +72,14 @@ class LogJournal:
         clock: Clock,
         start_sync: Callable[[], None],
         *,
+        try_again: Callable[[Callable[[], None]], None],
         is_synchronous: bool = True,
         on_failure: Callable[[StorageError], None] = lambda _: None,
     ) -> None:
-        """`start_sync` has the log synced elsewhere and `synced` called on this thread after that."""
+        """`start_sync` has the log synced elsewhere and `synced` called on this thread after that.
+
+        `try_again` makes a call after a pause.
+        """
         self._log = log
         self._clock = clock
         self._start_sync = start_sync
@@ -81,6 +93,9 @@ class LogJournal:
         self._after_flush: list[Callable[[], None]] = []
         self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
         self._is_syncing = False
+        self._try_again = try_again
+        self._refused: TooManyOpenFiles | None = None
+        """Why what was told has to wait, while it does."""
         self._next_offset = log.end_offset
         self._batches: OrderedDict[int, bytes] = OrderedDict()
         self.needed = Needed()
@@ -194,9 +209,18 @@ class LogJournal:
         """Append what was told as one batch, and have it made durable."""
         if not self._parts or self.failed is not None:
             return
+        if self._refused is not None:
+            if self.pending_bytes > REFUSED_BYTES_MAX:
+                self.fail(self._refused)
+            return
         hit("queue.flush")
         try:
             self._log.append(self._batch(), size_bytes_max=BATCH_BYTES_MAX)
+        except TooManyOpenFiles as error:
+            logger.warning("what is told to the queues waits: %s", error)
+            self._refused = error
+            self._try_again(self._flush_again)
+            return
         except StorageError as error:
             self.fail(error)
             return
@@ -224,6 +248,10 @@ class LogJournal:
 
     def synced(self, error: StorageError | None) -> None:
         """Note that a sync which was asked for has come to its end."""
+        if isinstance(error, TooManyOpenFiles):
+            logger.warning("confirms of the queues wait: %s", error)
+            self._try_again(self._start_sync)
+            return
         self._is_syncing = False
         if error is not None:
             self.fail(error)
@@ -238,6 +266,10 @@ class LogJournal:
             self.failed = error
             self._waiters.clear()
             self._on_failure(error)
+
+    def _flush_again(self) -> None:
+        self._refused = None
+        self.flush()
 
     def _tell(self, operation: bytes) -> None:
         self._parts.append(operation)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import HeadraceError, StorageError
+from headrace.errors import HeadraceError, StorageError, TooManyOpenFiles
 from headrace.failpoints import hit
 from headrace.queue.journal_format import (
     AT,
@@ -107,6 +107,9 @@ class Reclaiming:
             return
         try:
             is_at_end = next(pieces, AT_END) is AT_END
+        except TooManyOpenFiles:
+            self._give_up()
+            return
         except StorageError as error:
             self._journal.fail(error)
             return
@@ -149,6 +152,9 @@ class Reclaiming:
         def moved() -> None:
             try:
                 change.finish()
+            except TooManyOpenFiles:
+                self._give_up()
+                return
             except StorageError as error:
                 self._journal.fail(error)
                 return
@@ -157,6 +163,11 @@ class Reclaiming:
             self._submit(self._remove_files, self._ended)
 
         self._submit(change.run, moved)
+
+    def _give_up(self) -> None:
+        """Leave it for now: what was written again is found at its new place by the next attempt."""
+        self._broker.flush()
+        self._is_running = False
 
     def _remove_files(self) -> None:
         try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
+
+import pytest
 
 from headrace.queue.limits import QueueLimits
 from headrace.queue.properties import write_properties
@@ -216,3 +219,34 @@ def test_the_age_of_the_oldest_message_is_known_when_it_lies_on_disk_only() -> N
     (info,) = bench.broker.queue_infos()
     assert info.oldest_age_ms is not None
     assert 20_000 <= info.oldest_age_ms < 30_000
+
+
+@pytest.mark.parametrize("after", range(4))
+@pytest.mark.parametrize("operation", ["open", "sync_directory"])
+def test_queues_go_on_when_for_a_while_no_file_could_be_opened(operation: str, after: int) -> None:
+    bench, engine = new_bench()
+    assert bench.disk is not None
+    channel, sink = bench.channel()
+    channel.queue_declare("q", durable=True)
+    channel.queue_declare("kept", durable=True)
+    channel.confirm_select()
+    fill(bench, channel, "kept", count=20, body=b"kept")
+    channel.basic_consume("q", no_ack=True)
+    met_count = 0
+    bench.disk.fail(operation, errno.EMFILE, after=after)
+    for _ in range(100):
+        channel.basic_publish("", "q", LASTING, b"x" * 900)
+        bench.run(0.05)
+        if bench.disk.has_failed and met_count < 5:
+            met_count += 1
+            bench.disk.fail(operation, errno.EMFILE)
+    bench.disk.heal()
+    bench.run(10)
+    assert met_count
+    assert engine.journal.failed is None
+    assert sink.confirms[-1][0] == 120
+    fill(bench, channel, "q", count=200)
+    assert engine.log.size_bytes < 80_000
+    bench.lose_power()
+    bench.open()
+    assert len(flags(bench, "kept")) == 20
