@@ -194,7 +194,7 @@ class Reclaiming:
         places = []
         for place in published.places:
             queue = self._services.queues.get(place.queue_id)
-            found = queue and queue.place_of(place.position)
+            found = None if queue is None else queue.place_of(place.position)
             if found is not None and found[0] >> POSITION_BITS == offset:
                 places.append(place._replace(delivery_count=found[1]))
         if places:
@@ -208,7 +208,9 @@ class Reclaiming:
         """Note where a message is now."""
         for place in places:
             queue = self._services.queues.get(place.queue_id)
-            before_bytes = queue and queue.relocate(place.position, location, kept_bytes)
+            if queue is None:
+                continue
+            before_bytes = queue.relocate(place.position, location, kept_bytes)
             if before_bytes is not None:
                 self._needed.added(location >> POSITION_BITS, 1, kept_bytes)
                 self._needed.removed(offset, before_bytes)

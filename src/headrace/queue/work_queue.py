@@ -484,7 +484,8 @@ class WorkQueue:
         What that frees is counted in pieces. Others may have messages moved meanwhile that they share with
         these, so places are noted now.
         """
-        entries, chunks = list(held), []
+        entries = list(held)
+        chunks: list[array[int]] = []
         for level in self.levels:
             head, tail = level.take_all()
             entries += head
