@@ -250,3 +250,19 @@ def test_queues_go_on_when_for_a_while_no_file_could_be_opened(operation: str, a
     bench.lose_power()
     bench.open()
     assert len(flags(bench, "kept")) == 20
+
+
+def test_space_that_became_free_after_the_last_write_is_given_back() -> None:
+    bench, engine = new_bench()
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True)
+    fill(bench, channel, "q", count=100)
+    look = engine._reclaiming.look
+    engine._reclaiming.look = lambda: None  # type: ignore[method-assign]
+    channel.queue_purge("q")
+    bench.run()
+    assert engine.log.size_bytes > 80_000
+    engine._reclaiming.look = look  # type: ignore[method-assign]
+    engine.start()
+    bench.run(3)
+    assert engine.log.size_bytes < 40_000
