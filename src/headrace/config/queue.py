@@ -28,6 +28,8 @@ class QueueConfig:
     """The most channels of a connection (channel_max)."""
     message_bytes_max: int = 16 * MIB
     """A larger message is refused with PRECONDITION_FAILED, before its body is read."""
+    journal_segment_bytes: int = 32 * MIB
+    """How large a file of the journal gets; space on disk is given back by the file."""
 
     def __post_init__(self) -> None:
         require(bool(self.virtual_hosts), "virtual_hosts is empty: name at least one, such as /")
@@ -39,3 +41,7 @@ class QueueConfig:
         )
         require(1 <= self.channel_count_max <= 65_535, "channel_count_max must be 1 to 65535")
         require(1 <= self.message_bytes_max <= 512 * MIB, f"message_bytes_max must be 1 to {512 * MIB}")
+        require(
+            16 * KIB <= self.journal_segment_bytes <= 1024 * MIB,
+            f"journal_segment_bytes must be {16 * KIB} to {1024 * MIB}",
+        )

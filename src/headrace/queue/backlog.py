@@ -7,18 +7,19 @@ Bodies of what is in the tail lie in the journal, so that a million waiting mess
 head is before all of the tail: entries leave by the head's front, and one that comes back was in the head
 once. So it finds its old place there, by its position.
 
-A packed entry is: location, position, expiry, and a word of body size, priority, delivery
-count and flags.
+A packed entry is: location, position, expiry, and a word of body size, priority, size in the journal
+(rounded, see needed.py), delivery count and flags.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from headrace.queue.message import NOWHERE, Entry, Message
+from headrace.queue.needed import CLASS_BYTES, SIZE_CLASS_MAX, size_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ STORED: Final = 1
 REDELIVERED: Final = 2
 COUNT_SHIFT: Final = 2
 COUNT_MAX: Final = (1 << 14) - 1
+KEPT_SHIFT: Final = 16
 PRIORITY_SHIFT: Final = 24
 PRIORITY_MAX: Final = (1 << 8) - 1
 SIZE_SHIFT: Final = 32
@@ -40,10 +42,13 @@ SIZE_SHIFT: Final = 32
 class Backlog:
     """One queue's ready messages of one priority."""
 
-    __slots__ = ("_head_count_max", "_queue", "_tail", "body_bytes", "count", "head")
+    __slots__ = ("_chunk_count_max", "_head_count_max", "_queue", "_tail", "body_bytes", "count", "head")
 
-    def __init__(self, queue: WorkQueue, *, head_count_max: int) -> None:
+    def __init__(
+        self, queue: WorkQueue, *, head_count_max: int, chunk_count_max: int = CHUNK_COUNT_MAX
+    ) -> None:
         self._queue = queue
+        self._chunk_count_max = chunk_count_max
         self._head_count_max = head_count_max
         self.head: deque[Entry] = deque()
         self._tail: deque[array[int]] = deque()
@@ -92,35 +97,43 @@ class Backlog:
         self.body_bytes -= entry.message.body_bytes
         return entry
 
-    def location_of(self, position: int) -> int:
-        """Where the message of this position lies in the journal; NOWHERE if it does not wait here."""
-        entry = self._entry(position)
-        if entry is not None:
-            return entry.message.location
-        found = self._find(position)
-        return NOWHERE if found is None else found[0][found[1]]
+    def take_all(self) -> tuple[deque[Entry], deque[array[int]]]:
+        """Take everything out: entries, and chunks of packed ones."""
+        taken = self.head, self._tail
+        self.head, self._tail = deque(), deque()
+        self.count = self.body_bytes = 0
+        return taken
 
-    def relocate(self, position: int, location: int) -> bool:
-        """Note that the message of this position has moved in the journal; False if it is not here."""
-        entry = self._entry(position)
-        found = self._find(position)
-        if entry is not None:
-            entry.message.location = location
-        elif found is not None:
-            chunk, index = found
-            chunk[index] = location
-        return entry is not None or found is not None
+    def place_of(self, position: int) -> tuple[int, int] | None:
+        """Where the message of this position lies in the journal, and how often it came back.
 
-    def delivery_count_of(self, position: int) -> int:
-        """How often the message of this position came back; 0 where it does not wait here."""
+        None if it does not wait here.
+        """
         entry = self._entry(position)
-        found = self._find(position)
         if entry is not None:
-            return entry.delivery_count
-        if found is not None:
-            chunk, index = found
-            return (chunk[index + 3] >> COUNT_SHIFT) & COUNT_MAX
-        return 0
+            return entry.message.location, entry.delivery_count
+        found = self._find(position)
+        if found is None:
+            return None
+        chunk, index = found
+        return chunk[index], (chunk[index + 3] >> COUNT_SHIFT) & COUNT_MAX
+
+    def relocate(self, position: int, location: int, kept_bytes: int) -> int | None:
+        """Note where the message of this position lies now, and what counts for it.
+
+        Return what counted for it until now; None if it is not here.
+        """
+        entry = self._entry(position)
+        if entry is not None:
+            return entry.relocate(location, kept_bytes)
+        found = self._find(position)
+        if found is None:
+            return None
+        chunk, index = found
+        word = chunk[index + 3]
+        chunk[index] = location
+        chunk[index + 3] = word & ~(SIZE_CLASS_MAX << KEPT_SHIFT) | size_class(kept_bytes) << KEPT_SHIFT
+        return CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
 
     def positions(self) -> Iterator[int]:
         """The positions of all that wait."""
@@ -128,6 +141,14 @@ class Backlog:
             yield entry.position
         for chunk in self._tail:
             yield from chunk[1::WORDS]
+
+    def last_redelivered(self) -> int:
+        """The last position that is flagged as redelivered; -1 if none is."""
+        for chunk in reversed(self._tail):
+            for index in range(len(chunk) - WORDS, -1, -WORDS):
+                if chunk[index + 3] & REDELIVERED:
+                    return chunk[index + 1]
+        return next((entry.position for entry in reversed(self.head) if entry.redelivered), -1)
 
     def recovered(self, location: int, position: int, expires_ms: int, word: int) -> None:
         """Add a packed entry that was found in the journal; those of a queue come in their order."""
@@ -139,7 +160,7 @@ class Backlog:
         self._add_packed(entry.message.location, entry.position, entry.expires_ms, packed_word(entry))
 
     def _add_packed(self, location: int, position: int, expires_ms: int, word: int) -> None:
-        if not self._tail or len(self._tail[-1]) >= CHUNK_COUNT_MAX * WORDS:
+        if not self._tail or len(self._tail[-1]) >= self._chunk_count_max * WORDS:
             self._tail.append(array("q"))
         self._tail[-1].extend((location, position, expires_ms, word))
 
@@ -160,6 +181,7 @@ class Backlog:
             entry.is_stored = bool(word & STORED)
             entry.redelivered = bool(word & REDELIVERED)
             entry.delivery_count = (word >> COUNT_SHIFT) & COUNT_MAX
+            entry.kept_bytes = CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
             self.head.append(entry)
 
     def _entry(self, position: int) -> Entry | None:
@@ -169,22 +191,33 @@ class Backlog:
         return None
 
     def _find(self, position: int) -> tuple[array[int], int] | None:
-        for chunk in self._tail:
-            if chunk[1] <= position <= chunk[-WORDS + 1]:
-                low, high = 0, len(chunk) // WORDS
-                while low < high:
-                    middle = (low + high) // 2
-                    if chunk[middle * WORDS + 1] < position:
-                        low = middle + 1
-                    else:
-                        high = middle
-                index = low * WORDS
-                return (chunk, index) if chunk[index + 1] == position else None
-        return None
+        which = bisect_right(self._tail, position, key=_first_position) - 1
+        if which < 0:
+            return None
+        chunk = self._tail[which]
+        low, high = 0, len(chunk) // WORDS
+        while low < high:
+            middle = (low + high) // 2
+            if chunk[middle * WORDS + 1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        index = low * WORDS
+        return (chunk, index) if index < len(chunk) and chunk[index + 1] == position else None
 
 
 def _position(entry: Entry) -> int:
     return entry.position
+
+
+def _first_position(chunk: array[int]) -> int:
+    return chunk[1]
+
+
+def packed_places(chunk: array[int]) -> Iterator[tuple[int, int]]:
+    """Of each packed entry: where it lies in the journal, and how many bytes count as needed for it."""
+    for location, word in zip(chunk[::WORDS], chunk[3::WORDS], strict=True):
+        yield location, CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
 
 
 def packed_word(entry: Entry) -> int:
@@ -193,6 +226,7 @@ def packed_word(entry: Entry) -> int:
     return (
         entry.message.body_bytes << SIZE_SHIFT
         | min(entry.message.priority, PRIORITY_MAX) << PRIORITY_SHIFT
+        | size_class(entry.kept_bytes) << KEPT_SHIFT
         | min(entry.delivery_count, COUNT_MAX) << COUNT_SHIFT
         | flags
     )

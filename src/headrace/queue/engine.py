@@ -39,6 +39,8 @@ logger: Final = logging.getLogger(__name__)
 QUEUES_DIRECTORY: Final = "queues"
 JOURNAL_DIRECTORY: Final = "journal-0"
 DISK_LOOK_S: Final = 1.0
+RETRY_S: Final = 0.2
+"""How long to wait before a file is opened again that could not be."""
 
 
 class QueueEngine:
@@ -71,6 +73,7 @@ class QueueEngine:
             self.log,
             clock,
             start_sync,
+            try_again=self._try_again,
             is_synchronous=durability == "sync",
             on_failure=self._failed,
         )
@@ -137,6 +140,9 @@ class QueueEngine:
         self.log.close(sync=False)
         self._storage.files.close_all()
 
+    def _try_again(self, call: Callable[[], None]) -> None:
+        self._loop.call_later(RETRY_S, lambda: None if self._is_stopped else call())
+
     def _open_log(self, clock: Clock) -> PartitionLog:
         directory = self._directory / JOURNAL_DIRECTORY
         try:
@@ -180,6 +186,7 @@ class QueueEngine:
             usable_bytes = -1
         is_low = 0 <= usable_bytes < self._limits.disk_free_bytes_min
         self.broker.set_alarm("disk", is_on=is_low)
+        self._reclaiming.look()
         self._disk_timer = self._loop.call_later(DISK_LOOK_S, self._look_at_disk)
 
     def _failed(self, error: StorageError) -> None:

@@ -6,15 +6,19 @@ What is told between two flushes goes into one batch. A flush happens when the e
 at hand, or before an answer is written to a socket. One sync runs at a time; what is flushed meanwhile goes
 into the next one. So the busier the broker, the more each fdatasync pays for.
 
+Where a file can't be opened because too many are open, nothing was attempted and nothing has failed: it is
+tried again after a pause, and those who wait go on waiting. What is told meanwhile is kept up to a limit.
+
 Bodies are read back by the batch, a few of which are kept: messages that wait in a row lie in a row.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import StorageError
+from headrace.errors import StorageError, TooManyOpenFiles
 from headrace.failpoints import hit
 from headrace.log.batch import BatchHeader, sign
 from headrace.queue.journal_format import (
@@ -39,7 +43,7 @@ from headrace.queue.journal_format import (
     write_published,
     write_record,
 )
-from headrace.queue.needed import Needed
+from headrace.queue.needed import Needed, counted_bytes
 from headrace.queue.topology import write_topology
 
 if TYPE_CHECKING:
@@ -50,7 +54,11 @@ if TYPE_CHECKING:
     from headrace.queue.message import Entry, Message
     from headrace.queue.topology import TopologyRecord
 
+logger: Final = logging.getLogger(__name__)
+
 BATCH_BYTES_MAX: Final = 2**31 - 1
+REFUSED_BYTES_MAX: Final = 12 * 1024 * 1024
+"""What may wait while no file can be opened: as much as one batch can take."""
 BATCHES_KEPT_MAX: Final = 4
 BATCH_KEPT_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -64,10 +72,14 @@ class LogJournal:
         clock: Clock,
         start_sync: Callable[[], None],
         *,
+        try_again: Callable[[Callable[[], None]], None],
         is_synchronous: bool = True,
         on_failure: Callable[[StorageError], None] = lambda _: None,
     ) -> None:
-        """`start_sync` has the log synced elsewhere and `synced` called on this thread after that."""
+        """`start_sync` has the log synced elsewhere and `synced` called on this thread after that.
+
+        `try_again` makes a call after a pause.
+        """
         self._log = log
         self._clock = clock
         self._start_sync = start_sync
@@ -81,12 +93,17 @@ class LogJournal:
         self._after_flush: list[Callable[[], None]] = []
         self._waiters: deque[tuple[int, Callable[[], None]]] = deque()
         self._is_syncing = False
+        self._try_again = try_again
+        self._refused: TooManyOpenFiles | None = None
+        """Why what was told has to wait, while it does."""
         self._next_offset = log.end_offset
         self._batches: OrderedDict[int, bytes] = OrderedDict()
         self.needed = Needed()
         self.failed: StorageError | None = None
         self.is_kept = True
         self.flush_count = 0
+        self.written_bytes = 0
+        """What was told and flushed since the start."""
         self.sync_count = 0
 
     @property
@@ -113,15 +130,22 @@ class LogJournal:
         self._parts += (front, body)
         self.pending_bytes += size_bytes
         self._has_publishes = True
-        self.needed.added(self._next_offset, len(entries), size_bytes)
+        kept_bytes = counted_bytes(size_bytes // len(entries))
+        for entry in entries:
+            entry.kept_bytes = kept_bytes
+        self.needed.added(self._next_offset, len(entries), kept_bytes)
 
     def settle(self, entry: Entry) -> None:
         """A message has left a queue for good."""
-        self.needed.removed(entry.message.location >> POSITION_BITS)
+        self.unneeded(entry.message.location, entry.kept_bytes)
         if entry.is_stored:
             self._parts.append(AT.pack(SETTLED, entry.queue.queue_id, entry.position))
             self.pending_bytes += AT.size
             self._has_settlements = True
+
+    def unneeded(self, location: int, kept_bytes: int) -> None:
+        """A place for which so many bytes count is no longer needed by a queue."""
+        self.needed.removed(location >> POSITION_BITS, kept_bytes)
 
     def came_back(self, entry: Entry) -> None:
         """A message has come back to its queue once more."""
@@ -160,6 +184,20 @@ class LogJournal:
         value = self._value(offset)
         fill(message, value, read_published(value, message.location & VALUE_POSITION_MAX))
 
+    def load_time(self, message: Message) -> None:
+        """Read when a message was published, and not its body. Without it if the journal has failed."""
+        if self.failed is not None:
+            return
+        try:
+            value = self._value(message.location >> POSITION_BITS)
+            published = read_published(value, message.location & VALUE_POSITION_MAX)
+        except TooManyOpenFiles:
+            return
+        except StorageError as error:
+            self.fail(error)
+        else:
+            message.published_ms = published.published_ms
+
     def forget_later(self, message: Message) -> None:
         """Drop a message's body from memory as soon as it can be read back."""
         if message.location >> POSITION_BITS < self._next_offset:
@@ -171,13 +209,23 @@ class LogJournal:
         """Append what was told as one batch, and have it made durable."""
         if not self._parts or self.failed is not None:
             return
+        if self._refused is not None:
+            if self.pending_bytes > REFUSED_BYTES_MAX:
+                self.fail(self._refused)
+            return
         hit("queue.flush")
         try:
             self._log.append(self._batch(), size_bytes_max=BATCH_BYTES_MAX)
+        except TooManyOpenFiles as error:
+            logger.warning("what is told to the queues waits: %s", error)
+            self._refused = error
+            self._try_again(self._flush_again)
+            return
         except StorageError as error:
             self.fail(error)
             return
         self.flush_count += 1
+        self.written_bytes += self.pending_bytes
         self._next_offset = self._log.end_offset
         self._parts = []
         self.pending_bytes = 0
@@ -200,6 +248,10 @@ class LogJournal:
 
     def synced(self, error: StorageError | None) -> None:
         """Note that a sync which was asked for has come to its end."""
+        if isinstance(error, TooManyOpenFiles):
+            logger.warning("confirms of the queues wait: %s", error)
+            self._try_again(self._start_sync)
+            return
         self._is_syncing = False
         if error is not None:
             self.fail(error)
@@ -214,6 +266,10 @@ class LogJournal:
             self.failed = error
             self._waiters.clear()
             self._on_failure(error)
+
+    def _flush_again(self) -> None:
+        self._refused = None
+        self.flush()
 
     def _tell(self, operation: bytes) -> None:
         self._parts.append(operation)

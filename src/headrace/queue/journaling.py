@@ -50,6 +50,10 @@ class Journal(Protocol):
         """A message has left a queue for good."""
         ...
 
+    def unneeded(self, location: int, kept_bytes: int) -> None:
+        """A place for which so many bytes count is no longer needed by a queue; the journal knows why."""
+        ...
+
     def came_back(self, entry: Entry) -> None:
         """A message has come back to its queue once more, which counts it."""
         ...
@@ -72,6 +76,10 @@ class Journal(Protocol):
 
     def load(self, message: Message) -> None:
         """Read a message whose body is not in memory."""
+        ...
+
+    def load_time(self, message: Message) -> None:
+        """Read when a message was published, and not its body."""
         ...
 
     def forget_later(self, message: Message) -> None:
@@ -101,6 +109,9 @@ class NoJournal:
     def settle(self, entry: Entry) -> None:
         """Nothing was stored."""
 
+    def unneeded(self, location: int, kept_bytes: int) -> None:
+        """Nothing was stored."""
+
     def came_back(self, entry: Entry) -> None:
         """Nothing was stored."""
 
@@ -120,6 +131,9 @@ class NoJournal:
     def load(self, message: Message) -> None:  # noqa: ARG002
         """Bodies never leave memory here."""
         raise AssertionError("a message without a journal has lost its body")
+
+    def load_time(self, message: Message) -> None:
+        """Times never leave memory here."""
 
     def forget_later(self, message: Message) -> None:
         """The body is nowhere else."""

@@ -67,6 +67,7 @@ class Entry:
         "expires_ms",
         "is_resident",
         "is_stored",
+        "kept_bytes",
         "message",
         "position",
         "queue",
@@ -89,3 +90,11 @@ class Entry:
         """Whether it would come back after a restart."""
         self.is_resident = False
         """Whether its body counts as memory in use."""
+        self.kept_bytes = 0
+        """How many bytes of the journal count as needed for it; see needed.py."""
+
+    def relocate(self, location: int, kept_bytes: int) -> int:
+        """Note where it lies in the journal now, and what counts for it; return what did until now."""
+        before_bytes, self.kept_bytes = self.kept_bytes, kept_bytes
+        self.message.location = location
+        return before_bytes

@@ -1,7 +1,13 @@
 """How much of the journal is still needed, and where.
 
-Counted by groups of 64 batches, which is little to keep even where a million batches hold one message each.
-When the journal's oldest segment is to go, groups in which nothing is needed are not even read.
+Each place of a message in a queue counts for the bytes that were written of it; where several queues share a
+message, each for its part. A place keeps that number as long as it waits, in eight bits: rounded down, by an
+eighth at most. When only some of the queues still have a message, too little is counted for it, until it is
+written again.
+
+Where something is needed is known by groups of 64 batches, which is little to keep even where a million
+batches hold one message each. When the journal's oldest segment is to go, groups in which nothing is needed
+are not even read.
 """
 
 from __future__ import annotations
@@ -9,6 +15,30 @@ from __future__ import annotations
 from typing import Final
 
 GROUP_BITS: Final = 6
+MANTISSA_BITS: Final = 3
+SIZE_CLASS_MAX: Final = 255
+
+
+def size_class(size_bytes: int) -> int:
+    """A number of bytes in eight bits: exact below 16, and rounded down to four digits in binary above."""
+    exponent = size_bytes.bit_length() - MANTISSA_BITS
+    if exponent <= 0:
+        return size_bytes
+    return min(exponent << MANTISSA_BITS | (size_bytes >> (exponent - 1)) & 7, SIZE_CLASS_MAX)
+
+
+def _class_bytes(size: int) -> int:
+    exponent, mantissa = size >> MANTISSA_BITS, size & 7
+    return (8 | mantissa) << (exponent - 1) if exponent else mantissa
+
+
+CLASS_BYTES: Final = tuple(map(_class_bytes, range(SIZE_CLASS_MAX + 1)))
+"""How many bytes a class counts for."""
+
+
+def counted_bytes(size_bytes: int) -> int:
+    """How much a place counts for of which so many bytes were written."""
+    return CLASS_BYTES[size_class(size_bytes)]
 
 
 class Needed:
@@ -17,36 +47,26 @@ class Needed:
     __slots__ = ("_declared", "_groups", "live_bytes")
 
     def __init__(self) -> None:
-        self._groups: dict[int, list[int]] = {}
+        self._groups: dict[int, int] = {}
         self._declared: set[int] = set()
         self.live_bytes = 0
-        """How many bytes are needed; messages of a group count as if they were all of one size."""
+        """How many bytes are needed."""
 
     def added(self, offset: int, count: int, size_bytes: int) -> None:
-        """Note that a batch holds a message of so many queues."""
-        group = self._groups.get(offset >> GROUP_BITS)
-        if group is None:
-            self._groups[offset >> GROUP_BITS] = [count, size_bytes]
+        """Note that a batch holds a message in so many places, each of which counts for so many bytes."""
+        group = offset >> GROUP_BITS
+        self._groups[group] = self._groups.get(group, 0) + count
+        self.live_bytes += count * size_bytes
+
+    def removed(self, offset: int, size_bytes: int) -> None:
+        """Note that a place no longer needs its message."""
+        group = offset >> GROUP_BITS
+        count = self._groups[group] - 1
+        if count:
+            self._groups[group] = count
         else:
-            group[0] += count
-            group[1] += size_bytes
-        self.live_bytes += size_bytes
-
-    def removed(self, offset: int) -> None:
-        """Note that one queue no longer needs a message."""
-        group = self._groups[offset >> GROUP_BITS]
-        share = group[1] // group[0]
-        group[0] -= 1
-        group[1] -= share
-        if not group[0]:
-            share += group[1]
-            del self._groups[offset >> GROUP_BITS]
-        self.live_bytes -= share
-
-    def moved(self, offset: int, to_offset: int, size_bytes: int) -> None:
-        """Note that a message of one queue lies elsewhere now, and how large it really is."""
-        self.removed(offset)
-        self.added(to_offset, 1, size_bytes)
+            del self._groups[group]
+        self.live_bytes -= size_bytes
 
     def declared(self, offset: int) -> None:
         """Note that a batch says what is declared, or a horizon."""

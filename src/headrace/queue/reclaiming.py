@@ -4,7 +4,9 @@ The journal's oldest segment can go when nothing in it is needed any more. Most 
 settled soon. What is still there is written again at the journal's end, with what it has become since, and
 once that is durable, the journal's start moves past the segment. So one message that nobody takes does not
 keep gigabytes. To write a message again costs as much as to write it, so nothing is done as long as more than
-half of the journal is needed.
+half of the journal is needed. What is needed is an estimate (needed.py). So there is a brake as well: no more
+is written again than was written for others, and once what was there at the start. A segment of which nothing
+is needed goes at any time.
 
 What is declared, and the queues' horizons, are in the journal as well: if any of that is in the segment, all
 of it is written again.
@@ -18,7 +20,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from headrace.errors import HeadraceError, StorageError
+from headrace.errors import HeadraceError, StorageError, TooManyOpenFiles
 from headrace.failpoints import hit
 from headrace.queue.journal_format import (
     AT,
@@ -39,11 +41,12 @@ from headrace.queue.journal_format import (
     split_values,
     write_moved,
 )
+from headrace.queue.needed import counted_bytes
 from headrace.queue.topology import Bound, ExchangeMade, QueueMade
 from headrace.queue.virtual_host import PREDECLARED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headrace.queue.broker import QueueBroker
     from headrace.queue.journal import LogJournal
@@ -53,8 +56,11 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger(__name__)
 
-STEP_BYTES: Final = 256 * 1024
-"""What is read at once, before others get their turn."""
+READ_BYTES: Final = 256 * 1024
+"""What is read at once."""
+STEP_COUNT: Final = 256
+"""How many operations are looked at before others get their turn."""
+AT_END: Final = object()
 
 
 class Reclaiming:
@@ -72,7 +78,9 @@ class Reclaiming:
         self._segment_bytes = segment_bytes
         self._is_running = False
         self._has_declarations = False
-        self._seen_base_offset = -1
+        self._at_start_bytes = self._log.size_bytes
+        self._again_bytes = 0
+        """What was written again since the start."""
         self.reclaimed_count = 0
         """Segments that were given back."""
 
@@ -81,34 +89,59 @@ class Reclaiming:
         if self._is_running or self._services.is_stopped:
             return
         segments = self._log.segments
-        if len(segments) > 1 and self._log.size_bytes > 2 * self._needed.live_bytes + self._segment_bytes:
+        if len(segments) == 1 or self._log.size_bytes <= 2 * self._needed.live_bytes + self._segment_bytes:
+            return
+        start_offset, end_offset = self._log.start_offset, segments[1].base_offset
+        others_bytes = self._journal.written_bytes - self._again_bytes
+        if (
+            self._again_bytes <= others_bytes + self._at_start_bytes
+            or self._needed.next_offset(start_offset, end_offset) >= end_offset
+        ):
             self._is_running = True
             self._has_declarations = False
-            self._step(self._log.start_offset, segments[1].base_offset)
+            self._step(self._copy(start_offset, end_offset), end_offset)
 
-    def _step(self, offset: int, end_offset: int) -> None:
+    def _step(self, pieces: Iterator[None], end_offset: int) -> None:
         """Write again what is needed of the next piece."""
         if self._services.is_stopped or self._journal.failed is not None:
             return
-        offset = self._needed.next_offset(offset, end_offset)
-        if offset >= end_offset:
-            self._finish(end_offset)
-            return
         try:
-            data = self._log.read(offset, size_bytes_max=STEP_BYTES, below_offset=end_offset)
+            is_at_end = next(pieces, AT_END) is AT_END
+        except TooManyOpenFiles:
+            self._give_up()
+            return
         except StorageError as error:
             self._journal.fail(error)
             return
-        for found, value in split_values(data):
-            if found == self._needed.next_offset(found, found + 1):
-                self._keep(found, value)
-            offset = found + 1
         self._broker.flush()
-        self._services.loop.call_soon(lambda: self._step(offset, end_offset))
+        if is_at_end:
+            self._finish(end_offset)
+        else:
+            self._services.loop.call_soon(lambda: self._step(pieces, end_offset))
+
+    def _copy(self, offset: int, end_offset: int) -> Iterator[None]:
+        """Write again what is needed up to an offset, in pieces. Raises StorageError."""
+        seen_count = 0
+        while (offset := self._needed.next_offset(offset, end_offset)) < end_offset:
+            data = self._log.read(offset, size_bytes_max=READ_BYTES, below_offset=end_offset)
+            for found, value in split_values(data):
+                offset = found + 1
+                if self._needed.next_offset(found, offset) == offset:
+                    continue
+                self._has_declarations = self._has_declarations or self._needed.has_declarations(found)
+                position = 0
+                while position < len(value):
+                    position = self._keep(found, value, position)
+                    seen_count += 1
+                    if seen_count % STEP_COUNT == 0:
+                        yield
+            yield
 
     def _finish(self, end_offset: int) -> None:
         if self._has_declarations:
+            before_bytes = self._journal.pending_bytes
             self._declare_again()
+            self._again_bytes += self._journal.pending_bytes - before_bytes
             self._broker.flush()
         self._journal.when_durable(self._journal.token, lambda: self._move_start(end_offset))
 
@@ -119,6 +152,9 @@ class Reclaiming:
         def moved() -> None:
             try:
                 change.finish()
+            except TooManyOpenFiles:
+                self._give_up()
+                return
             except StorageError as error:
                 self._journal.fail(error)
                 return
@@ -127,6 +163,11 @@ class Reclaiming:
             self._submit(self._remove_files, self._ended)
 
         self._submit(change.run, moved)
+
+    def _give_up(self) -> None:
+        """Leave it for now: what was written again is found at its new place by the next attempt."""
+        self._broker.flush()
+        self._is_running = False
 
     def _remove_files(self) -> None:
         try:
@@ -140,40 +181,39 @@ class Reclaiming:
         self.reclaimed_count += 1
         self.look()
 
-    def _keep(self, offset: int, value: bytes) -> None:
-        self._has_declarations = self._has_declarations or self._needed.has_declarations(offset)
-        position = 0
-        while position < len(value):
-            kind = value[position]
-            if kind in {PUBLISH, MOVED}:
-                published = read_published(value, position)
-                self._keep_message(offset, value, published)
-                position = published.end
-            else:
-                position += _size_bytes(kind, value, position)
+    def _keep(self, offset: int, value: bytes, position: int) -> int:
+        """Write the operation at a place again if it is needed; return where the next one begins."""
+        kind = value[position]
+        if kind not in {PUBLISH, MOVED}:
+            return position + _size_bytes(kind, value, position)
+        published = read_published(value, position)
+        self._keep_message(offset, value, published)
+        return published.end
 
     def _keep_message(self, offset: int, value: bytes, published: Published) -> None:
         places = []
         for place in published.places:
             queue = self._services.queues.get(place.queue_id)
-            if queue is not None and queue.location_of(place.position) >> POSITION_BITS == offset:
-                count = queue.delivery_count_of(place.position)
-                places.append(place._replace(delivery_count=count))
+            found = None if queue is None else queue.place_of(place.position)
+            if found is not None and found[0] >> POSITION_BITS == offset:
+                places.append(place._replace(delivery_count=found[1]))
         if places:
             kept: Sequence[Place] = tuple(places)
             operation = write_moved(value, published, kept)
-            share = len(operation) // len(kept)
-            self._journal.move(
-                operation,
-                lambda location: self._relocate(kept, offset, location, share),
-            )
+            self._again_bytes += len(operation)
+            kept_bytes = counted_bytes(len(operation) // len(kept))
+            self._journal.move(operation, lambda at: self._relocate(kept, offset, at, kept_bytes))
 
-    def _relocate(self, places: Sequence[Place], offset: int, location: int, share: int) -> None:
+    def _relocate(self, places: Sequence[Place], offset: int, location: int, kept_bytes: int) -> None:
         """Note where a message is now."""
         for place in places:
             queue = self._services.queues.get(place.queue_id)
-            if queue is not None and queue.relocate(place.position, location):
-                self._needed.moved(offset, location >> POSITION_BITS, share)
+            if queue is None:
+                continue
+            before_bytes = queue.relocate(place.position, location, kept_bytes)
+            if before_bytes is not None:
+                self._needed.added(location >> POSITION_BITS, 1, kept_bytes)
+                self._needed.removed(offset, before_bytes)
 
     def _declare_again(self) -> None:
         for vhost in self._broker.vhosts.values():

@@ -22,6 +22,7 @@ from headrace.errors import CorruptBatch
 from headrace.queue.backlog import (
     COUNT_MAX,
     COUNT_SHIFT,
+    KEPT_SHIFT,
     PRIORITY_MAX,
     PRIORITY_SHIFT,
     REDELIVERED,
@@ -48,7 +49,7 @@ from headrace.queue.journal_format import (
     read_published,
     split_values,
 )
-from headrace.queue.needed import GROUP_BITS
+from headrace.queue.needed import CLASS_BYTES, SIZE_CLASS_MAX, size_class
 from headrace.queue.topology import QueueGone, QueueMade, read_topology
 
 if TYPE_CHECKING:
@@ -132,8 +133,6 @@ class Recovery:
         self._queues: dict[int, RecoveredQueue] = {}
         self._queue_id_max = 0
         self._needed = needed
-        self._written: dict[int, tuple[int, int]] = {}
-        """By group of batches: how many places messages were written for, and their bytes."""
         self.message_count = 0
 
     def run(self, log: PartitionLog) -> None:
@@ -197,8 +196,10 @@ class Recovery:
             queue.next_position = at + 1
         else:
             queue.settled.discard(at)
+        end: int = position + ONE_PLACE_HEAD.size + exchange + key + properties + body
         if stored:
-            word = body << SIZE_SHIFT | priority << PRIORITY_SHIFT | STORED
+            kept = size_class(end - position)
+            word = body << SIZE_SHIFT | priority << PRIORITY_SHIFT | kept << KEPT_SHIFT | STORED
             queue.rows.extend(
                 (
                     offset << POSITION_BITS | position,
@@ -207,15 +208,15 @@ class Recovery:
                     word | min(count, COUNT_MAX) << COUNT_SHIFT,
                 )
             )
-        end: int = position + ONE_PLACE_HEAD.size + exchange + key + properties + body
-        self._count(offset, 1, end - position)
         return end
 
     def _published_to_many(self, offset: int, value: bytes, position: int) -> int:
         published = read_published(value, position)
+        stored_count = sum(place.is_stored for place in published.places) or 1
         word = (
             published.body_bytes << SIZE_SHIFT
             | min(published.priority, PRIORITY_MAX) << PRIORITY_SHIFT
+            | size_class((published.end - position) // stored_count) << KEPT_SHIFT
             | STORED
         )
         for place in published.places:
@@ -232,12 +233,7 @@ class Recovery:
                         word | count << COUNT_SHIFT,
                     )
                 )
-        self._count(offset, len(published.places), published.end - position)
         return published.end
-
-    def _count(self, offset: int, places: int, size_bytes: int) -> None:
-        count, before_bytes = self._written.get(offset >> GROUP_BITS, (0, 0))
-        self._written[offset >> GROUP_BITS] = (count + places, before_bytes + size_bytes)
 
     def _purged(self, value: bytes, position: int) -> int:
         count: int
@@ -279,8 +275,8 @@ class Recovery:
                 word |= REDELIVERED
             level = queue.level_of((word >> PRIORITY_SHIFT) & PRIORITY_MAX)
             level.recovered(at, position, expires_ms, word)
-            count, size_bytes = self._written[at >> POSITION_BITS >> GROUP_BITS]
-            self._needed.added(at >> POSITION_BITS, 1, size_bytes // count)
+            kept_bytes = CLASS_BYTES[(word >> KEPT_SHIFT) & SIZE_CLASS_MAX]
+            self._needed.added(at >> POSITION_BITS, 1, kept_bytes)
             self.message_count += 1
         queue.recovered(
             next_position=max(recovered.next_position, recovered.horizon), horizon=recovered.horizon

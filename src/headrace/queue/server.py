@@ -50,7 +50,11 @@ class QueueServer:
         self._config = config
         self._queues = queues
         self._clock = clock
-        self._limits = QueueLimits(vhosts=queues.virtual_hosts, message_bytes_max=queues.message_bytes_max)
+        self._limits = QueueLimits(
+            vhosts=queues.virtual_hosts,
+            message_bytes_max=queues.message_bytes_max,
+            journal_segment_bytes=queues.journal_segment_bytes,
+        )
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.TimerHandle | None = None
         self._threads: ThreadedQueues | None = None

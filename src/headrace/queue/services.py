@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from headrace.clock import Clock
     from headrace.queue.journaling import Journal
@@ -21,6 +21,7 @@ ATOMIC_BYTES_MAX: Final = 12 * 1024 * 1024
 moves more than this, by dead letters or to very many queues, is more than one step."""
 STALE_COUNT_MAX: Final = 64
 """Timers that mean nothing any more are kept up to this, and as many as there are others."""
+AT_END: Final = object()
 TIMER_S_MAX: Final = 60.0
 """The wall clock may be set, so it is looked at from time to time."""
 
@@ -97,6 +98,11 @@ class Services:
             heapify(self._timers)
         if self._timer is None or due_ms < self._timer_due_ms:
             self._start_timer()
+
+    def do_in_pieces(self, pieces: Iterator[None]) -> None:
+        """Do work up to its first pause now, and go on after each pause when others had their turn."""
+        if not self.is_stopped and next(pieces, AT_END) is not AT_END:
+            self.loop.call_soon(lambda: self.do_in_pieces(pieces))
 
     def unschedule(self, queue: WorkQueue) -> None:
         """Forget a queue that is gone."""

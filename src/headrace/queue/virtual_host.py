@@ -224,11 +224,12 @@ class VirtualHost:
             )
 
     def _remove_exchange(self, name: str) -> None:
+        # First, and of one that is not there, too: see _remove_queue.
+        self._remove_bindings_to(Destination("exchange", name))
         exchange = self.exchanges.pop(name, None)
         if exchange is not None:
             for binding in tuple(exchange.bindings.values()):
                 self._forget_binding(exchange, binding)
-            self._remove_bindings_to(Destination("exchange", name))
 
     def _make_queue(self, record: QueueMade) -> None:
         if record.name in self.queues:
@@ -251,12 +252,13 @@ class VirtualHost:
             record.owner.exclusive_queues[queue] = None
 
     def _remove_queue(self, name: str) -> None:
+        # The journal may have forgotten that a queue was made, but not yet that it was bound and deleted.
+        self._remove_bindings_to(Destination("queue", name))
         queue = self.queues.pop(name, None)
         if queue is None:
             return
         self.services.queues.pop(queue.queue_id, None)
         self.services.unschedule(queue)
-        self._remove_bindings_to(Destination("queue", name))
         consumers = tuple(queue.consumers.all)
         queue.clear()
         if queue.owner is not None:

@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from headrace.failpoints import hit
-from headrace.queue.backlog import Backlog
+from headrace.queue.backlog import CHUNK_COUNT_MAX, Backlog, packed_places
 from headrace.queue.consumer import Consumers
 from headrace.queue.fields import write_value
 from headrace.queue.journaling import EVERYTHING
@@ -32,7 +32,8 @@ from headrace.queue.message import NOWHERE, Entry, Message
 from headrace.queue.properties import with_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from array import array
+    from collections.abc import Callable, Iterable, Iterator
 
     from headrace.queue.arguments import QueueArguments
     from headrace.queue.connection import Connection
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 DELIVERIES_AT_ONCE_MAX: Final = 256
 """After so many, others get their turn."""
 HORIZON_STEP_MAX: Final = 8192
+FREED_AT_ONCE_MAX: Final = 4096
+"""How many messages of a queue that was purged are counted as free before others get their turn."""
 
 
 class QueueCounts:
@@ -256,12 +259,7 @@ class WorkQueue:
         count = self.count
         if self.is_stored:
             self._journal.purged(self.queue_id, self.next_position, (*self.unacked, *self._delayed))
-        for level in self.levels:
-            while level.count:
-                entry = level.pop_first()
-                entry.is_stored = False
-                self.gone(entry)
-        self.count = 0
+        self._let_go_of_all(())
         return count
 
     def clear(self) -> None:
@@ -271,10 +269,7 @@ class WorkQueue:
         self.unacked.clear()
         self._delayed.clear()
         self.is_stored = False
-        self.purge()
-        for entry in held:
-            entry.is_stored = False
-            self.gone(entry)
+        self._let_go_of_all(held)
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Take a consumer; deliveries begin soon."""
@@ -313,39 +308,40 @@ class WorkQueue:
         expires_ms = self.arguments.expires_ms
         return expires_ms is not None and not self.consumers.all and now_ms >= self._last_used_ms + expires_ms
 
-    def location_of(self, position: int) -> int:
-        """Where the message of a position lies in the journal; NOWHERE if it is not here any more."""
-        entry = self.unacked.get(position) or self._delayed.get(position)
-        if entry is not None:
-            return entry.message.location
-        return max(level.location_of(position) for level in self.levels)
+    def place_of(self, position: int) -> tuple[int, int] | None:
+        """Where the message of a position lies in the journal, and how often it came back.
 
-    def relocate(self, position: int, location: int) -> bool:
-        """Note that a message has moved in the journal; False if it is not here any more."""
+        None if it is not here any more.
+        """
         entry = self.unacked.get(position) or self._delayed.get(position)
         if entry is not None:
-            entry.message.location = location
-            return True
-        return any(level.relocate(position, location) for level in self.levels)
+            return entry.message.location, entry.delivery_count
+        places = (level.place_of(position) for level in self.levels)
+        return next((place for place in places if place is not None), None)
 
-    def delivery_count_of(self, position: int) -> int:
-        """How often the message of a position came back."""
+    def relocate(self, position: int, location: int, kept_bytes: int) -> int | None:
+        """Note where a message lies now, and what counts for it; return what did until now, None if gone."""
         entry = self.unacked.get(position) or self._delayed.get(position)
         if entry is not None:
-            return entry.delivery_count
-        return max(level.delivery_count_of(position) for level in self.levels)
+            return entry.relocate(location, kept_bytes)
+        for level in self.levels:
+            before_bytes = level.relocate(position, location, kept_bytes)
+            if before_bytes is not None:
+                return before_bytes
+        return None
 
     def exact_horizon(self) -> int:
         """A horizon that flags what was delivered and, but for priorities, nothing else."""
-        redelivered = (e.position for level in self.levels for e in level.head if e.redelivered)
-        held = (*self.unacked, *self._delayed)
-        return max((*redelivered, *held), default=-1) + 1
+        redelivered = (level.last_redelivered() for level in self.levels)
+        return max((*redelivered, *self.unacked, *self._delayed)) + 1
 
     def oldest_published_ms(self) -> int | None:
-        """When the first message that is ready was published, as far as that is in memory."""
-        heads = (level.head[0] for level in self.levels if level.head)
-        times = [entry.message.published_ms for entry in heads if entry.message.published_ms]
-        return min(times, default=None)
+        """When the first message that is ready was published. May read a batch of the journal."""
+        messages = [first.message for level in self.levels if (first := level.first())]
+        for message in messages:
+            if not message.published_ms:
+                self._journal.load_time(message)
+        return min((message.published_ms for message in messages if message.published_ms), default=None)
 
     def recovered(self, *, next_position: int, horizon: int) -> None:
         """Go on from what was found in the journal."""
@@ -481,6 +477,36 @@ class WorkQueue:
         channel.sink.deliver(consumer.tag, tag, entry.redelivered, told)
         hit("queue.delivered")
         self.let_go_of_body(entry)
+
+    def _let_go_of_all(self, held: Iterable[Entry]) -> None:
+        """Forget all that is ready, and some that were held; the journal knows already.
+
+        What that frees is counted in pieces. Others may have messages moved meanwhile that they share with
+        these, so places are noted now.
+        """
+        entries = list(held)
+        chunks: list[array[int]] = []
+        for level in self.levels:
+            head, tail = level.take_all()
+            entries += head
+            chunks += tail
+        self.count = 0
+        places = [(entry, entry.message.location) for entry in entries]
+        self._services.do_in_pieces(self._free(places, chunks))
+
+    def _free(self, places: list[tuple[Entry, int]], chunks: list[array[int]]) -> Iterator[None]:
+        for number, (entry, location) in enumerate(places, 1):
+            self._memory.release(entry)
+            entry.message.references -= 1
+            if location != NOWHERE:
+                self._journal.unneeded(location, entry.kept_bytes)
+            if not number % FREED_AT_ONCE_MAX:
+                yield
+        for number, chunk in enumerate(chunks, 1):
+            for location, kept_bytes in packed_places(chunk):
+                self._journal.unneeded(location, kept_bytes)
+            if not number % (FREED_AT_ONCE_MAX // CHUNK_COUNT_MAX):
+                yield
 
     def let_go_of_body(self, entry: Entry) -> None:
         """Keep the body of an entry that somebody holds in memory only if it is nowhere else."""

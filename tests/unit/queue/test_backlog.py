@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.queue.backlog import Backlog
-from headrace.queue.message import NOWHERE, Entry, Message
+from headrace.queue.message import Entry, Message
+from headrace.queue.needed import SIZE_CLASS_MAX, counted_bytes, size_class
 from headrace.queue.work_queue import WorkQueue
 from headrace.testing.queues import QueueBench
 
@@ -21,21 +22,27 @@ def queue_of(bench: QueueBench) -> WorkQueue:
 def new_entry(queue: WorkQueue, position: int) -> Entry:
     message = Message("", "", b"", b"x" * (position % 7))
     message.location = position * 1000
-    return Entry(queue, message, position)
+    entry = Entry(queue, message, position)
+    entry.kept_bytes = counted_bytes(100 + position)
+    return entry
 
 
-@given(steps=steps, head_count_max=st.integers(1, 3))
+@given(steps=steps, head_count_max=st.integers(1, 3), chunk_count_max=st.integers(1, 4))
 @settings(max_examples=200, deadline=None)
-def test_a_backlog_is_a_sorted_list(steps: list[tuple[str, int]], head_count_max: int) -> None:
+def test_a_backlog_is_a_sorted_list(
+    steps: list[tuple[str, int]], head_count_max: int, chunk_count_max: int
+) -> None:
     queue = queue_of(QueueBench())
-    backlog = Backlog(queue, head_count_max=head_count_max)
+    backlog = Backlog(queue, head_count_max=head_count_max, chunk_count_max=chunk_count_max)
     waiting: list[int] = []
     taken: list[Entry] = []
     locations: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for position, (step, which) in enumerate(steps):
         if step == "append":
             entry = new_entry(queue, position)
             locations[position] = entry.message.location
+            sizes[position] = entry.kept_bytes
             backlog.append(entry)
             waiting.append(position)
         elif step == "pop" and waiting:
@@ -43,6 +50,7 @@ def test_a_backlog_is_a_sorted_list(steps: list[tuple[str, int]], head_count_max
             assert entry.position == waiting.pop(0)
             assert entry.message.location == locations[entry.position]
             assert entry.message.body_bytes == entry.position % 7
+            assert entry.kept_bytes == sizes[entry.position]
             taken.append(entry)
         elif step == "back" and taken:
             entry = taken.pop(which % len(taken))
@@ -51,14 +59,16 @@ def test_a_backlog_is_a_sorted_list(steps: list[tuple[str, int]], head_count_max
         elif step == "move" and waiting:
             moved = waiting[which % len(waiting)]
             locations[moved] += 1
-            backlog.relocate(moved, locations[moved])
+            kept_bytes = sizes[moved]
+            sizes[moved] = counted_bytes(which * 1000)
+            assert backlog.relocate(moved, locations[moved], sizes[moved]) == kept_bytes
         assert list(backlog.positions()) == waiting
         assert backlog.count == len(waiting)
         assert backlog.body_bytes == sum(each % 7 for each in waiting)
         first = backlog.first()
         assert (None if first is None else first.position) == (waiting[0] if waiting else None)
-        assert [backlog.location_of(each) for each in waiting] == [locations[each] for each in waiting]
-        assert {backlog.location_of(each.position) for each in taken} <= {NOWHERE}
+        assert [backlog.place_of(each) for each in waiting] == [(locations[each], 0) for each in waiting]
+        assert {backlog.place_of(each.position) for each in taken} <= {None}
 
 
 def test_what_is_packed_comes_back_as_it_was() -> None:
@@ -69,10 +79,18 @@ def test_what_is_packed_comes_back_as_it_was() -> None:
     entry.delivery_count, entry.redelivered, entry.is_stored, entry.expires_ms = 5, True, True, 99
     entry.message.priority = 7
     assert not backlog.append(entry)
-    assert backlog.delivery_count_of(1) == 5
+    assert backlog.place_of(1) == (1000, 5)
     backlog.pop_first()
     found = backlog.pop_first()
     assert found is not entry
     assert (found.delivery_count, found.redelivered, found.is_stored, found.expires_ms) == (5, True, True, 99)
     assert found.message.priority == 7
     assert found.message.body is None
+
+
+@given(st.integers(0, 2**33))
+def test_a_size_is_counted_to_an_eighth_and_always_the_same(size_bytes: int) -> None:
+    counted = counted_bytes(size_bytes)
+    assert size_bytes * 7 / 8 <= counted <= size_bytes
+    assert counted_bytes(counted) == counted
+    assert size_class(size_bytes) <= SIZE_CLASS_MAX
