@@ -9,7 +9,8 @@ A process is a subscription whose data are its instances, the commands that they
 2. A command that is kept is executed by the store, under its id, and then what became of it is noted. Whoever
    is killed in between has it executed again, which the store knows by the id and does not do twice.
 3. A refusal is noted in the transaction in which it steps the instance.
-4. A timer that is due is gone in the transaction in which it steps the instance.
+4. A timer that is due is gone in the transaction in which it steps the instance. It is due once the events
+   of the time before it have been taken: after a pause, what was recorded in time still cancels it.
 
 So each input has its effect once, wherever a process is killed, and however many processes run it.
 
@@ -35,7 +36,7 @@ from headrace.events.processes.process import CommandRefused, Process, TimedOut,
 from headrace.events.processes.rows import DueTimer, Outcome, ProcessRows, SentCommand
 from headrace.events.processes.step import Input, step
 from headrace.events.projections.memory_place import MemoryWork
-from headrace.events.projections.place import Place, live
+from headrace.events.projections.place import Generation, Place, live
 from headrace.events.projections.projection import Poison, Projection
 from headrace.events.projections.running import keep_going
 from headrace.events.projections.source import page_reader
@@ -86,10 +87,11 @@ class ProcessManager:
 
     def run_once(self) -> bool:
         """Take events, timers and commands, some of each. Whether there was anything to do."""
-        took_events = self._subscription.run_once(live(self._place, self._process.name)) is not None
-        took_timers = self._take_timers()
+        asked_at = self._now()
+        taken = self._subscription.run_once(live(self._place, self._process.name))
+        took_timers = self._take_timers(self._known_until(asked_at, taken))
         took_commands = self._execute_pending()
-        return took_events or took_timers or took_commands
+        return taken is not None or took_timers or took_commands
 
     def catch_up(self) -> None:
         """Go on until there is nothing to do."""
@@ -165,18 +167,24 @@ class ProcessManager:
         for timer, due_at in stepped.timers.items():
             rows.set_timer(instance, timer, due_at)
 
-    def _take_timers(self) -> bool:
-        now = _EPOCH + timedelta(milliseconds=self._clock.now_ms())
+    def _known_until(self, asked_at: datetime, taken: Generation | None) -> datetime:
+        """Up to when all that has happened is known: until the last event, or until now if it was the last."""
+        if taken is None:
+            return asked_at
+        (last,) = self._store.journal.read_all(after=taken.position - 1, limit=1)
+        return min(asked_at, last.recorded_at)
+
+    def _take_timers(self, until: datetime) -> bool:
         with self._rows() as rows:
-            due = rows.due_timers(now, TIMER_COUNT_MAX)
+            due = rows.due_timers(until, TIMER_COUNT_MAX)
         for timer in due:
-            self._take_timer(timer, now)
+            self._take_timer(timer, until)
         return bool(due)
 
-    def _take_timer(self, timer: DueTimer, now: datetime) -> None:
+    def _take_timer(self, timer: DueTimer, until: datetime) -> None:
         with self._rows() as rows:
             # An event may have cancelled it meanwhile, or another process taken it.
-            if timer not in rows.due_timers(now, TIMER_COUNT_MAX):
+            if timer not in rows.due_timers(until, TIMER_COUNT_MAX):
                 return
             rows.set_timer(timer.instance, timer.name, None)
             given = Input(
@@ -223,11 +231,16 @@ class ProcessManager:
             rows.note(sent.id, outcome, reason)
             if outcome is Outcome.REFUSED:
                 refused = CommandRefused(stream=sent.stream, command=command, reason=reason)
-                at = _EPOCH + timedelta(milliseconds=self._clock.now_ms())
                 given = Input(
-                    id=f"refused/{sent.id}", data=refused, at=at, correlation_id=sent.correlation_id
+                    id=f"refused/{sent.id}",
+                    data=refused,
+                    at=self._now(),
+                    correlation_id=sent.correlation_id,
                 )
                 self._step(rows, sent.instance, given)
+
+    def _now(self) -> datetime:
+        return _EPOCH + timedelta(milliseconds=self._clock.now_ms())
 
     @contextmanager
     def _rows(self) -> Iterator[ProcessRows]:

@@ -436,3 +436,68 @@ def test_what_can_not_be_a_process_is_refused() -> None:
         process("a")(type("A", (), {"initial": 1}))
     with pytest.raises(ConfigError, match="1 to 200 letters"):
         SetTimer(name="", after=timedelta(1))
+
+
+@process("payments")
+class Payments:
+    """A transfer that has not ended after an hour is told so."""
+
+    initial = NotBegun()
+    states = (NotBegun, Begun, Ended)
+
+    @staticmethod
+    def correlate(event: Recorded) -> str | None:
+        return event.stream if event.stream.startswith("transfer-") else None
+
+    @staticmethod
+    def evolve(state: object, event: object) -> object:
+        return event if isinstance(event, Begun | Ended) else state
+
+    @staticmethod
+    def react(state: Begun | Ended, event: object) -> list[SetTimer | CancelTimer | Send]:
+        match event:
+            case Begun():
+                return [SetTimer(name="late", after=timedelta(hours=1))]
+            case Ended():
+                return [CancelTimer(name="late")]
+            case TimedOut() if isinstance(state, Begun):
+                return [Send(stream=state.source, command=Close())]
+            case _:
+                return []
+
+
+def late_bank(clock: ManualClock, other_count: int) -> EventStore:
+    """A transfer that begins, so many others, and the first one's end a minute later; then a day passes."""
+    store = EventStore(MemoryJournal(clock), deciders=cast("list[Decider]", [Account, Transfer]))
+    begun = Begun(source="account-a", target="account-b", cents=1)
+    store.append("transfer-1", [begun])
+    store.append("account-c", [Deposited(cents=1)] * other_count)
+    clock.advance(60_000)
+    store.append("transfer-1", [Ended(outcome="done")])
+    clock.advance(24 * 3_600_000)
+    return store
+
+
+def test_a_timer_waits_for_the_events_that_were_recorded_before_it_was_due() -> None:
+    clock = ManualClock()
+    store = late_bank(clock, other_count=3 * Projection(name="x", handle=print).batch_count_max)
+    manager = ProcessManager(store, MemoryPlace(), Payments, clock=clock)
+
+    manager.catch_up()
+
+    assert store.load("account-a").version == 0
+    assert manager.position == store.journal.head()
+
+
+def test_a_timer_does_not_wait_for_events_that_came_after_it_was_due() -> None:
+    clock = ManualClock()
+    store = late_bank(clock, other_count=0)
+    store.append("transfer-2", [Begun(source="account-b", target="account-a", cents=1)])
+    clock.advance(2 * 3_600_000)
+    manager = ProcessManager(store, MemoryPlace(), Payments, clock=clock)
+    store.append("account-c", [Deposited(cents=1)])
+
+    assert manager.run_once()
+
+    # There may be more events to read, and the timer has fired.
+    assert [type(event.data) for event in store.read_stream("account-b")] == [Closed]
