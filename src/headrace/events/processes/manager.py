@@ -174,7 +174,7 @@ class ProcessManager:
             rows.set_timer(instance, timer, due_at)
 
     def _known_until(self, asked_at: datetime, taken: Generation | None) -> datetime:
-        """Up to when all that has happened is known: until the last event, or until now if it was the last."""
+        """Up to when all that has happened is known: until the last event, or until now."""
         if taken is None:
             return asked_at
         (last,) = self._store.journal.read_all(after=taken.position - 1, limit=1)
