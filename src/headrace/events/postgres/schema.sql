@@ -22,7 +22,8 @@ COMMENT ON COLUMN @schema@.events.aggregateid IS 'the name of the stream';
 COMMENT ON COLUMN @schema@.events.headers IS 'position, version, schema version, correlation, causation, actor';
 
 CREATE INDEX events_by_type ON @schema@.events (type, position);
-CREATE INDEX events_by_tag ON @schema@.events USING gin (tags) WHERE tags <> '{}';
+-- What waits to be put into this index is read by every search: it is kept short.
+CREATE INDEX events_by_tag ON @schema@.events USING gin (tags) WITH (gin_pending_list_limit = 64) WHERE tags <> '{}';
 CREATE INDEX events_by_subject ON @schema@.events USING gin (subjects) WHERE subjects <> '{}';
 
 CREATE TABLE @schema@.event_types (
