@@ -36,6 +36,7 @@ DEPTH_MAX: Final = 50
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 _MADE_BY_DATACLASSES: Final = "<string>"
+_OF_STRUCTS: Final = ("__struct_fields__", "__struct_defaults__")
 _INSTALLED: Final = ("site-packages", "dist-packages")
 
 
@@ -183,8 +184,8 @@ class ReachedCode:
         if is_dataclass(body):
             given = [(each.name, each.default, each.default_factory) for each in fields(body)]
             return [[self._value(part) for part in each if part is not MISSING] for each in given]
-        given = [getattr(body, name, ()) for name in ("__struct_fields__", "__struct_defaults__")]
-        return self._values(given)
+        struct: Any = body
+        return [self._value(getattr(struct, name, None)) for name in _OF_STRUCTS]
 
 
 def _own(body: type) -> Iterator[tuple[str, Any]]:

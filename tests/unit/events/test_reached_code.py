@@ -18,6 +18,7 @@ import enum, functools, re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
+import msgspec
 from headrace import events
 import reached_rules
 
@@ -49,6 +50,7 @@ ORDINARY = {
     "plain object": ("class P:\n    pass\nP1 = P()\nP1.r = %d", "event.n * P1.r"),
     "method of an object": ("class P:\n    def r(self): return %d\nP1 = P()", "event.n * P1.r()"),
     "field default": ("@dataclass(slots=True)\nclass P:\n    r: int = %d", "event.n * P().r"),
+    "struct default": ("class P(msgspec.Struct):\n    r: int = %d", "event.n * P().r"),
     "enum": ("class K(enum.IntEnum):\n    R = %d", "event.n * int(K.R)"),
     "named tuple": (
         "class T(NamedTuple):\n    a: int\n    def f(self): return %d\nT1 = T(1)",
