@@ -2,8 +2,9 @@
 
     python examples/bank/bank_generate.py --dsn postgresql://postgres@127.0.0.1/postgres --rate 5
 
-It makes its tables where they are missing, and in an empty store a history of the year before. Then customers
-come: see bank_world.py. Read models and transfers follow in threads of their own, each from where it was.
+It makes its tables where they are missing, and in an empty store a history of the year before; one that is
+half written is written to its end, given the same `--history`. Then customers come: see bank_world.py. Read
+models and transfers follow in threads of their own, each from where it was.
 
 With `--control BOOTSTRAP` it listens to a topic by which a page moves its rate: see bank_control.py. It never
 writes there: what goes to topics is what `headrace capture` finds in the database.
@@ -17,7 +18,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from types import FrameType
@@ -37,6 +38,7 @@ from headrace.events import EventStore, Refused
 from headrace.events.postgres import PostgresJournal
 from headrace.events.processes import ProcessManager
 from headrace.events.projections import PostgresPlace, Projection, ReadModels
+from headrace.events.records import Append, CommandMark, StreamWrite
 
 RATE_MAX: Final = 10_000.0
 HISTORY_COUNT: Final = 600
@@ -94,11 +96,11 @@ class Bank:
 def write_history(
     dsn: str, seed: int, *, count: int, until: datetime, read_models: Sequence[Projection] = READ_MODELS
 ) -> None:
-    """Have a history decided, and all that follows from it. What is there of it already stays as it is."""
+    """Have a history decided, and all that follows; one that was begun goes on after its last event."""
     clock = HistoryClock()
     bank = Bank(dsn, clock, read_models=read_models)
     try:
-        for wish in history(seed, since=until - HISTORY, until=until, count=count):
+        for wish in _left_of(history(seed, since=until - HISTORY, until=until, count=count), bank.store):
             clock.now = wish.at
             bank.ask(wish)
             if wish.stream.startswith("transfer-"):
@@ -107,8 +109,38 @@ def write_history(
         clock.now = until + TRY_AGAIN_AFTER
         bank.transfers.catch_up()
         bank.read_models.catch_up()
+        whole = Append(writes=(StreamWrite(stream=f"history-{seed}", events=()),), command=_whole(seed))
+        bank.store.journal.append(whole)
     finally:
         bank.close()
+
+
+def history_until(store: EventStore, seed: int, now: datetime) -> datetime | None:
+    """Up to when a history is to be written, or written to its end; None where there is nothing to write."""
+    first = next(iter(store.read_all(limit=1)), None)
+    if first is None:
+        return now
+    begun = next(history(seed, since=now, until=now, count=1))
+    if first.causation_id != str(begun.command_id) or store.journal.command(_whole(seed)) is not None:
+        return None
+    # The same wishes are asked for again, at the same times.
+    since: datetime = first.data.at
+    return since + HISTORY
+
+
+def _left_of(wishes: Iterable[Wish], store: EventStore) -> list[Wish]:
+    """The last wish that has made an event, and those after it. What was refused before stays refused."""
+    asked, after, known = list(wishes), 0, set[str | None]()
+    while page := store.read_all(after):
+        known.update(event.causation_id for event in page)
+        after = page[-1].position
+    last = max((at for at, wish in enumerate(asked) if str(wish.command_id) in known), default=0)
+    return asked[last:]
+
+
+def _whole(seed: int) -> CommandMark:
+    """Under this id nothing is appended once a history is whole."""
+    return CommandMark(id=f"history {seed}", fingerprint=b"whole")
 
 
 class Customers:
@@ -157,8 +189,9 @@ def main() -> None:
         with ExitStack() as stack:
             bank = Bank(options.dsn)
             stack.callback(bank.close)
-            if bank.store.journal.head() == 0:
-                write_history(options.dsn, options.seed, count=options.history, until=datetime.now(UTC))
+            until = history_until(bank.store, options.seed, datetime.now(UTC))
+            if until is not None:
+                write_history(options.dsn, options.seed, count=options.history, until=until)
             if options.history_only:
                 return
             _serve(bank, options, stack)

@@ -2,8 +2,7 @@
 
 They only ask. Whether they get it is the bank's decision: some have too little money, and one account, to
 which a transfer goes now and then, is closed. Each wish has an id of its own, made of the seed and its
-number, so that a history that was half written when its writer died is written to its end by asking for all
-of it again.
+number, so that a history that was half written when its writer died can be written to its end.
 """
 
 from __future__ import annotations

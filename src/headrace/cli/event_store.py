@@ -12,8 +12,9 @@ from headrace.cli.event_file import EventFile
 from headrace.config import default_postgres_dsn
 from headrace.console.event_desk import StoreDesk
 from headrace.errors import ConfigError, StoreUnavailable
-from headrace.events import Decider, EventStore
+from headrace.events import Decider, EventStore, SnapshotPolicy
 from headrace.events.postgres import PostgresJournal
+from headrace.events.postgres.connections import parameters_of
 from headrace.events.projections import PostgresPlace, ReadModels
 
 CONNECT_S_MAX: Final = 10
@@ -55,7 +56,8 @@ class OpenStore:
         deciders = file.by_category()
         if chosen is not None:
             deciders[chosen.category] = chosen
-        return EventStore(self.journal, deciders.values())
+        # A snapshot is a write, and by the code of this file it would take the place of the application's.
+        return EventStore(self.journal, deciders.values(), snapshots=SnapshotPolicy(every_events=None))
 
 
 def open_desk(file: EventFile) -> StoreDesk:
@@ -78,12 +80,12 @@ def open_desk(file: EventFile) -> StoreDesk:
 
 
 def _require_store(dsn: str, schema: str) -> None:
+    # The driver's own message repeats what it can't read, password and all.
+    parameters_of(dsn)
     try:
         with psycopg.connect(dsn, autocommit=True, connect_timeout=CONNECT_S_MAX) as connection:
             question = "SELECT to_regclass(format('%%I.%%I', %s::text, 'events')) IS NOT NULL"
             is_there = connection.execute(question, (schema,)).fetchone() == (True,)
-    except psycopg.ProgrammingError as error:
-        raise ConfigError(f"--dsn can't be understood: {str(error).strip()}") from error
     except psycopg.OperationalError as error:
         told = str(error).strip().partition("\n")[0]
         raise StoreUnavailable(f"the database does not answer: {told}") from error

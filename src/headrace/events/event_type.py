@@ -60,11 +60,11 @@ def event(
 ) -> Callable[[Class], Class]:
     """Say what a class of events is called in the log, and how it is kept there.
 
-    `tags` are names of fields, which give tags like `customer:42`, or a function of the event. `personal`
-    names the fields that are encrypted; `subject` says whose they are: a field's name or a function. Where
-    one event tells of two persons, `personal` maps each field to its own subject. `forgotten` maps
-    personal fields to what they read as afterwards, where it is neither None nor a text. `upcasts` read what
-    was written as an older version.
+    `tags` are names of fields, which give tags like `customer:42`, or a function of the event. They stand in
+    clear, so none may be made of a personal field. `personal` names the fields that are encrypted; `subject`
+    says whose they are: a field's name or a function. Where one event tells of two persons, `personal` maps
+    each field to its own subject. `forgotten` maps personal fields to what they read as afterwards, where it
+    is neither None nor a text. `upcasts` read what was written as an older version.
     """
     if version < 1:
         raise EventsError(f"version {version} of an event can't be: count from 1")
@@ -73,6 +73,7 @@ def event(
     def describe(event_class: Class) -> Class:
         fields = _fields_of(event_class)
         owners = _personal(name or event_class.__name__, fields, personal, subject)
+        _require_no_personal_tag(name or event_class.__name__, owners, tags)
         described = EventType(
             name=name or event_class.__name__,
             event_class=event_class,
@@ -137,6 +138,16 @@ def _personal(
         if owner in owners:
             raise EventsError(f"{owner!r} of {name} can't say whose {each!r} is: it is personal itself")
     return {each: _subject_of(owner) for each, owner in owners.items() if owner is not None}
+
+
+def _require_no_personal_tag(
+    name: str, owners: Collection[str], tags: Collection[str] | Callable[[Any], Iterable[str]]
+) -> None:
+    shown = [] if callable(tags) else [each for each in tags if each in owners]
+    if shown:
+        raise EventsError(
+            f"{', '.join(shown)} of {name} can't be a tag: it is personal, and tags stand in clear for ever"
+        )
 
 
 def _subject_of(owner: str | SubjectOf) -> SubjectOf:

@@ -12,6 +12,7 @@ It travels to workers by the names of the decider's functions and classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ from headrace.events.decider import Decider
 from headrace.events.records import SubjectKey
 from headrace.events.sealing import Keyring
 from headrace.events.travelling import make_portable
+
+_WHOLE: Final = "state"
+"""The column of a state that has no fields."""
 
 
 class Folding:
@@ -76,12 +80,16 @@ class Folding:
             )
         return msgspec.json.decode(raw, type=self._states[name])
 
+    @property
+    def column_names(self) -> list[str]:
+        """The fields that a state of any class may have."""
+        named = [_field_names(each) for each in self._decider.states]
+        return list(dict.fromkeys(name for names in named for name in ([_WHOLE] if names is None else names)))
+
     def columns(self, state: Any) -> Mapping[str, Any]:
         """A state's fields, as a row has them; one that has none is a row of nulls."""
-        if isinstance(state, msgspec.Struct) or hasattr(state, "__dataclass_fields__"):
-            names: Iterable[str] = getattr(state, "__struct_fields__", None) or state.__dataclass_fields__
-            return {name: getattr(state, name) for name in names}
-        return {"state": state}
+        names = _field_names(type(state))
+        return {_WHOLE: state} if names is None else {name: getattr(state, name) for name in names}
 
     @cached_property
     def _codec(self) -> EventCodec:
@@ -90,6 +98,13 @@ class Folding:
     @cached_property
     def _states(self) -> dict[str, type]:
         return {each.__name__: each for each in self._decider.states}
+
+
+def _field_names(state: type) -> list[str] | None:
+    """None for a state that has no fields by its nature, such as a number."""
+    if issubclass(state, msgspec.Struct):
+        return list(state.__struct_fields__)
+    return [each.name for each in fields(state)] if is_dataclass(state) else None
 
 
 class _NoKeys:

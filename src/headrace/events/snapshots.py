@@ -3,36 +3,31 @@
 A snapshot saves time and proves nothing. It is used only if all of this holds, and else the stream is folded
 from its first event and the snapshot is replaced:
 
-- it was made by the same code: a fingerprint of `evolve`, of the functions that it calls, of the classes of
-  states and events, of upcasts, and of the decider's declared version;
+- it was made by the same code: a fingerprint of `evolve`, of the functions, classes and constants that it
+  reaches, of the classes of states and events, of upcasts, and of the decider's declared version;
 - its checksum is right;
 - the event that it ends with is in the stream (journals look when they read it).
 
-The fingerprint sees functions that `evolve` names, in its own module or another, down to a bound. It does not
-see what is reached in other ways, such as a method of a foreign object, or a table in a file: who changes
-that changes the number in `decider(..., version=2)`.
+What the fingerprint sees, and what it can't see, such as a table in a file, is said in reached_code.py. Who
+changes what it can't see changes the number in `decider(..., version=2)`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import inspect
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from headrace.errors import ConfigError, EventsError
 from headrace.events.codec import EventCodec
 from headrace.events.decider import Decider
+from headrace.events.event_type import event_type_of
+from headrace.events.reached_code import ReachedCode
 from headrace.events.records import Snapshot
-
-FUNCTIONS_MAX: Final = 500
-"""How many functions a fingerprint is made of at most."""
-_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,67 +115,8 @@ def checksum(stream: str, version: int, made_by: str, state: bytes) -> bytes:
 
 def fingerprint(decider: Decider, codec: EventCodec) -> str:
     """What a state depends on, beside the events, as one text."""
-    told = hashlib.blake2b(digest_size=16)
-    told.update(repr((decider.category, decider.version, sorted(codec.current.items()))).encode())
-    with suppress(TypeError):
-        told.update(msgspec.msgpack.encode(decider.initial, order="deterministic"))
-    functions: list[Any] = [decider.evolve, *codec.upcasts.changes()]
-    for each in (*decider.states, *decider.events):
-        told.update(repr((each.__qualname__, getattr(each, "__annotations__", {}))).encode())
-        functions.extend(_own_functions(each))
-    for function in _reached(functions):
-        told.update(repr(_told(function.__code__)).encode())
-        told.update(repr(_constants(function)).encode())
-    return told.hexdigest()
-
-
-def _own_functions(body: type) -> Iterator[types.FunctionType]:
-    """The functions that a class's author has written, without those that dataclasses make."""
-    for _, value in sorted(vars(body).items()):
-        function = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-        function = function.fget if isinstance(function, property) else function
-        if inspect.isfunction(function) and function.__code__.co_filename != "<string>":
-            yield function
-
-
-def _reached(functions: list[Any]) -> Iterator[types.FunctionType]:
-    """Functions, and those that they name, each once, in an order that is always the same."""
-    left = [each for each in functions if inspect.isfunction(each)]
-    seen: set[int] = set()
-    while left and len(seen) < FUNCTIONS_MAX:
-        function = left.pop(0)
-        if id(function.__code__) in seen:
-            continue
-        seen.add(id(function.__code__))
-        yield function
-        named = [value for _, value in _named(function)]
-        left.extend(value for value in named if inspect.isfunction(value))
-
-
-def _named(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function reaches by the names in its code, and by its closure."""
-    for name in sorted(_names(function.__code__)):
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        yield name, cell.cell_contents
-
-
-def _names(code: types.CodeType) -> set[str]:
-    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
-    return set(code.co_names).union(*(_names(each) for each in inner))
-
-
-def _constants(function: types.FunctionType) -> list[tuple[str, Any]]:
-    return [(name, _told(value)) for name, value in _named(function) if isinstance(value, (*_PLAIN, tuple))]
-
-
-def _told(value: Any) -> Any:
-    """A value of code in a form that is the same in every process."""
-    if isinstance(value, types.CodeType):
-        return (value.co_code, value.co_names, value.co_varnames, [_told(each) for each in value.co_consts])
-    if isinstance(value, frozenset):
-        return sorted(repr(_told(each)) for each in value)
-    if isinstance(value, tuple):
-        return tuple(_told(each) for each in value)
-    return value if isinstance(value, _PLAIN) else type(value).__qualname__
+    reached = ReachedCode()
+    reached.add(decider.category, decider.version, sorted(codec.current.items()), decider.initial)
+    reached.add(decider.evolve, *codec.upcasts.changes(), *decider.states, *decider.events)
+    reached.add(*(event_type_of(each).forgotten for each in decider.events))
+    return reached.hexdigest()

@@ -12,11 +12,12 @@ import pytest
 
 from bank_accounts import Account, Deposit, Open, Withdraw
 from bank_books import balance_on, signed_cents
-from bank_generate import Bank, write_history
+from bank_generate import Bank, history_until, write_history
 from bank_mistake import wrong_balances
 from bank_read_models import READ_MODELS, balances
 from bank_transfers import RequestTransfer
 from bank_workflow import TRY_AGAIN_AFTER
+from bank_world import Wish
 from headrace.events import fold
 from headrace.testing.clock import ManualClock
 from headrace.testing.postgres import TestDatabase
@@ -216,3 +217,39 @@ def test_a_replay_that_somebody_else_starts_does_not_stop_the_banks_own_books(
         bank.read_models.wait_for("balances", head, timeout_s=60)
         assert [each.stopped for each in bank.read_models.status()] == [None] * len(READ_MODELS)
     assert kept(headrace_postgres) == {"account-1": head - 1}
+
+
+def told(bank: Bank) -> list[tuple[str, str, datetime]]:
+    return [(each.stream, each.type, each.recorded_at) for each in bank.store.read_all()]
+
+
+def test_a_history_whose_writer_died_is_written_to_its_end(
+    headrace_postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsn = headrace_postgres.dsn
+    write_history(dsn, 7, count=40, until=UNTIL, read_models=())
+    with closing(Bank(dsn, read_models=())) as bank:
+        expected = told(bank)
+        assert history_until(bank.store, 7, UNTIL) is None
+    headrace_postgres.execute("DROP SCHEMA headrace_events, headrace_read, transfers__g1 CASCADE")
+    ask, asked = Bank.ask, list[Wish]()
+
+    def die_at_last(self: Bank, wish: Wish) -> None:
+        ask(self, wish)
+        asked.append(wish)
+        if len(asked) == 70:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bank, "ask", die_at_last)
+    with pytest.raises(KeyboardInterrupt):
+        write_history(dsn, 7, count=40, until=UNTIL, read_models=())
+
+    with closing(Bank(dsn, read_models=())) as bank:
+        assert 0 < bank.store.journal.head() < len(expected)
+        # Who starts it again does so later.
+        until = history_until(bank.store, 7, UNTIL + timedelta(hours=1))
+        assert until == UNTIL
+        assert history_until(bank.store, 8, UNTIL) is None
+        write_history(dsn, 7, count=40, until=until, read_models=())
+        assert told(bank) == expected
+        assert history_until(bank.store, 7, UNTIL) is None

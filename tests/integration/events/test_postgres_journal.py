@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import psycopg
 import pytest
 
-from headrace.errors import ConfigError, EventsError, StoreUnavailable
+from headrace.errors import ConditionConflict, ConfigError, EventsError, StoreUnavailable
 from headrace.events.postgres import PostgresJournal
-from headrace.events.records import Append
+from headrace.events.records import Append, Condition
 from headrace.testing.clock import ManualClock
 from headrace.testing.journals import JournalContract, new, to, write
 from headrace.testing.postgres import TestDatabase
@@ -178,3 +180,46 @@ def test_long_streams_are_listed_without_reading_them(journal: PostgresJournal) 
     write(journal, "b-1", new())
 
     assert [(each.stream, each.version) for each in journal.streams()] == [("a-1", 2_000), ("b-1", 1)]
+
+
+@pytest.mark.parametrize("named", [[[], ["e:9"]], [["Rare"], []], [["Rare"], ["e:9"]]])
+def test_a_condition_does_not_read_the_log(
+    journal: PostgresJournal, headrace_postgres: TestDatabase, named: list[list[str]]
+) -> None:
+    many = [replace(new(), tags=(f"e:{number}",)) for number in range(5_000)]
+    write(journal, "a-1", *many)
+    headrace_postgres.execute("ANALYZE headrace_events.events")
+    condition = json.dumps([[10, *named]])
+
+    with psycopg.connect(headrace_postgres.dsn) as connection:
+        asked = "SELECT headrace_events.first_named(%s::jsonb)"
+        assert [connection.execute(asked, (condition,)).fetchone() for _ in range(8)] == [(None,)] * 8
+        (read,) = connection.execute(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables "
+            "WHERE relid = 'headrace_events.events'::regclass"
+        ).fetchone() or (None,)
+
+    assert read is not None
+    assert read < 100
+
+
+@pytest.mark.parametrize("after", [0, 1_999, 2_000, 2_001, 2_500])
+def test_a_condition_finds_the_first_event_however_far_it_is(journal: PostgresJournal, after: int) -> None:
+    plain = [new("Plain") for _ in range(1_999)]
+    named = [replace(new("Rare"), tags=("e:1", "e:2")), replace(new("Rare"), tags=("e:1", "e:3"))]
+    write(journal, "a-1", *plain, *named, *plain)
+    conditions = [
+        Condition(after=after, tags=frozenset({"e:1"})),
+        Condition(after=after, types=frozenset({"Rare", "Other"})),
+        Condition(after=after, types=frozenset({"Rare"}), tags=frozenset({"e:1"})),
+    ]
+    first = {0: 2_000, 1_999: 2_000, 2_000: 2_001}.get(after)
+    for condition in conditions:
+        asked = Append(writes=(to("b-1"),), conditions=(condition,))
+        if first is None:
+            journal.append(asked)
+            continue
+        with pytest.raises(ConditionConflict) as conflict:
+            journal.append(asked)
+        assert conflict.value.position == first
+    assert journal.head() == 4_000

@@ -95,3 +95,8 @@ def test_what_can_not_be_said_is_refused(said: dict[str, Any], reason: str) -> N
 def test_what_is_no_class_of_fields_is_no_event() -> None:
     with pytest.raises(EventsError, match="frozen dataclass"):
         event_type_of(dict)
+
+
+def test_a_personal_field_can_not_be_a_tag() -> None:
+    with pytest.raises(EventsError, match="address of Moved can't be a tag: it is personal"):
+        described_as(tags=("customer", "address"), personal={"address"}, subject="customer")

@@ -182,3 +182,32 @@ def test_none_is_not_sealed() -> None:
     store.execute("house-1", replace(MOVED, giver=None))
 
     assert sealed_fields(store.journal.read_all()[0].data) == ["address"]
+
+
+@event(
+    "Greeted", tags=lambda greeted: [greeted.by.replace("Zoe", "Zoë")], personal={"name"}, subject="person"
+)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeted:
+    """Has a tag of its own making."""
+
+    person: str
+    name: str
+    by: str = "Ann"
+
+
+@pytest.mark.parametrize("place", ["tag", "actor", "stream", "data"])
+def test_a_text_is_found_wherever_it_stands(place: str) -> None:
+    store = EventStore(MemoryJournal(), types=[Greeted])
+    greeted = Greeted(person="p" if place != "data" else "p Zoë", name="Zoë")
+    store.append(
+        "house-Zoë" if place == "stream" else "house-1",
+        [replace(greeted, by="Zoe") if place == "tag" else greeted],
+        actor="Zoë" if place == "actor" else "Ann",
+    )
+    store.append("house-2", [Greeted(person="q", name="Zoë")])
+    store.forget("p")
+
+    check = store.verify_forgotten("p", ["Zoë"])
+
+    assert (check.readable_positions, check.is_forgotten) == ((1,), False)

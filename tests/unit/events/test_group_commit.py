@@ -8,6 +8,7 @@ from threading import Event
 
 import pytest
 
+from headrace.errors import StoreUnavailable
 from headrace.events.postgres import group_commit
 from headrace.events.postgres.group_commit import GroupCommit
 from headrace.testing.waiting import eventually
@@ -132,3 +133,31 @@ def test_after_an_error_of_the_whole_group_others_go_on() -> None:
         group.submit(1)
 
     assert group.submit(2) == 2
+
+
+def test_the_interrupt_of_a_leader_is_not_raised_in_the_threads_of_others() -> None:
+    started, go = Event(), Event()
+
+    def carry_out(jobs: Sequence[int]) -> list[int]:
+        if jobs[0] == 1:
+            started.set()
+            assert go.wait(60)
+            return list(jobs)
+        raise KeyboardInterrupt
+
+    group: GroupCommit[int, int] = GroupCommit(carry_out)
+    with ThreadPoolExecutor(3) as threads:
+        threads.submit(group.submit, 1)
+        assert started.wait(60)
+        leader = threads.submit(group.submit, 2)
+        eventually(lambda: len(group._waiting) == 1)
+        other = threads.submit(group.submit, 3)
+        eventually(lambda: len(group._waiting) == 2)
+        go.set()
+
+        assert isinstance(leader.exception(60), KeyboardInterrupt)
+        lost = other.exception(60)
+
+    assert isinstance(lost, StoreUnavailable)
+    assert not lost.definite
+    assert group.submit(1) == 1

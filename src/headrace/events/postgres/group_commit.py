@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from threading import Event, Lock
 from typing import Final, Generic, TypeVar
 
+from headrace.errors import StoreUnavailable
+
 APPENDS_MAX: Final = 128
 """How many go in one transaction at most."""
 WEIGHT_MAX: Final = 5_000
@@ -109,10 +111,13 @@ class GroupCommit(Generic[Job, Result]):
         try:
             answers = self._carry_out([ticket.job for ticket in group])
         except BaseException as error:
+            if not isinstance(error, Exception):
+                # This thread was interrupted; the others only do not know what became of their jobs.
+                for ticket in group:
+                    ticket.error = StoreUnavailable("an append was interrupted: it may have happened or not")
+                raise
             for ticket in group:
                 ticket.error = error
-            if not isinstance(error, Exception):
-                raise
             return
         for ticket, answer in zip(group, answers, strict=True):
             if isinstance(answer, Exception):

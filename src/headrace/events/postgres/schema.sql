@@ -22,7 +22,8 @@ COMMENT ON COLUMN @schema@.events.aggregateid IS 'the name of the stream';
 COMMENT ON COLUMN @schema@.events.headers IS 'position, version, schema version, correlation, causation, actor';
 
 CREATE INDEX events_by_type ON @schema@.events (type, position);
-CREATE INDEX events_by_tag ON @schema@.events USING gin (tags) WHERE tags <> '{}';
+-- What waits to be put into this index is read by every search: it is kept short.
+CREATE INDEX events_by_tag ON @schema@.events USING gin (tags) WITH (gin_pending_list_limit = 64) WHERE tags <> '{}';
 CREATE INDEX events_by_subject ON @schema@.events USING gin (subjects) WHERE subjects <> '{}';
 
 CREATE TABLE @schema@.event_types (
@@ -66,21 +67,48 @@ CREATE TABLE @schema@.forgotten (
 );
 
 -- The first event after a position that a condition names: [[after, types, tags], ...].
+-- All writers wait meanwhile, so it must not read the log: what is named is looked up by the index on tags or on
+-- types; where only few events have come since, they are read.
 CREATE FUNCTION @schema@.first_named(conditions jsonb) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     condition jsonb;
     types text[];
     tags_wanted text[];
+    since bigint;
+    head bigint;
     first bigint;
 BEGIN
+    SELECT position INTO head FROM @schema@.events ORDER BY position DESC LIMIT 1;
     FOR condition IN SELECT jsonb_array_elements(conditions) LOOP
         types := ARRAY(SELECT jsonb_array_elements_text(condition -> 1));
         tags_wanted := ARRAY(SELECT jsonb_array_elements_text(condition -> 2));
-        SELECT min(position) INTO first FROM @schema@.events
-        WHERE position > (condition ->> 0)::bigint
-          AND (types = '{}' OR type = ANY (types))
-          AND (tags_wanted = '{}' OR tags @> tags_wanted);
+        since := (condition ->> 0)::bigint;
+        IF head - since <= 1000 OR (types = '{}' AND tags_wanted = '{}') THEN
+            SELECT e.position INTO first FROM @schema@.events AS e
+            WHERE e.position > since
+              AND (types = '{}' OR e.type = ANY (types))
+              AND e.tags @> tags_wanted
+            ORDER BY e.position LIMIT 1;
+        ELSIF tags_wanted = '{}' THEN
+            -- The next entry of the index on types, which may be of another type. Asked for the type alone, the
+            -- planner may walk the log.
+            SELECT min(found.position) INTO first
+            FROM unnest(types) AS wanted (type) CROSS JOIN LATERAL (
+                SELECT e.type, e.position FROM @schema@.events AS e
+                WHERE (e.type, e.position) > (wanted.type COLLATE "C", since)
+                ORDER BY e.type, e.position LIMIT 1
+            ) AS found
+            WHERE found.type = wanted.type COLLATE "C";
+        ELSE
+            -- Materialized, for else the planner may walk the log in order, in the hope of an early hit.
+            WITH found AS MATERIALIZED (
+                SELECT e.position, e.type FROM @schema@.events AS e
+                WHERE e.tags @> tags_wanted AND e.tags <> '{}'
+            )
+            SELECT min(found.position) INTO first FROM found
+            WHERE found.position > since AND (types = '{}' OR found.type = ANY (types));
+        END IF;
         IF first IS NOT NULL THEN
             RETURN first;
         END IF;

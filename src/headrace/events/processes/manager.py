@@ -8,8 +8,11 @@ A process is a subscription whose data are its instances, the commands that they
 1. An event steps its instance. State, commands, timers and the position are kept in one transaction.
 2. A command that is kept is executed by the store, under its id, and then what became of it is noted. Whoever
    is killed in between has it executed again, which the store knows by the id and does not do twice.
-3. A refusal is noted in the transaction in which it steps the instance.
-4. A timer that is due is gone in the transaction in which it steps the instance.
+3. A refused command's id is used up in the store by an append of nothing, so that no other runner, for whom
+   the state has changed meanwhile, executes it. Then the refusal is noted in the transaction in which it
+   steps the instance.
+4. A timer that is due is gone in the transaction in which it steps the instance. It is due once the events
+   of the time before it have been taken: after a pause, what was recorded in time still cancels it.
 
 So each input has its effect once, wherever a process is killed, and however many processes run it.
 
@@ -27,7 +30,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from headrace.clock import Clock, SystemClock
-from headrace.errors import EventsError, HeadraceError, ProjectionStopped, Refused
+from headrace.errors import CommandIdReused, EventsError, HeadraceError, ProjectionStopped, Refused
 from headrace.events.processes.codec import NamedValues
 from headrace.events.processes.memory_rows import MemoryRows
 from headrace.events.processes.postgres_rows import CREATE, PostgresRows
@@ -35,7 +38,7 @@ from headrace.events.processes.process import CommandRefused, Process, TimedOut,
 from headrace.events.processes.rows import DueTimer, Outcome, ProcessRows, SentCommand
 from headrace.events.processes.step import Input, step
 from headrace.events.projections.memory_place import MemoryWork
-from headrace.events.projections.place import Place, live
+from headrace.events.projections.place import Generation, Place, live
 from headrace.events.projections.projection import Poison, Projection
 from headrace.events.projections.running import keep_going
 from headrace.events.projections.source import page_reader
@@ -48,6 +51,8 @@ PENDING_COUNT_MAX: Final = 100
 """So many commands are executed before events are looked at again."""
 TIMER_COUNT_MAX: Final = 100
 COMMAND_ATTEMPT_COUNT_MAX: Final = 5
+REFUSED_BEFORE: Final = "it was refused before"
+"""The reason of a refusal whose first runner died before it could keep the reason."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -86,10 +91,11 @@ class ProcessManager:
 
     def run_once(self) -> bool:
         """Take events, timers and commands, some of each. Whether there was anything to do."""
-        took_events = self._subscription.run_once(live(self._place, self._process.name)) is not None
-        took_timers = self._take_timers()
+        asked_at = self._now()
+        taken = self._subscription.run_once(live(self._place, self._process.name))
+        took_timers = self._take_timers(self._known_until(asked_at, taken))
         took_commands = self._execute_pending()
-        return took_events or took_timers or took_commands
+        return taken is not None or took_timers or took_commands
 
     def catch_up(self) -> None:
         """Go on until there is nothing to do."""
@@ -131,6 +137,8 @@ class ProcessManager:
             keep_going(self.run_once, stop)
         except HeadraceError as error:
             self.stopped = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asks is told
+            self.stopped = self._standstill(error)
 
     def _handle(self, work: Any, event: Recorded) -> None:
         instance = self._process.correlate(event)
@@ -165,18 +173,24 @@ class ProcessManager:
         for timer, due_at in stepped.timers.items():
             rows.set_timer(instance, timer, due_at)
 
-    def _take_timers(self) -> bool:
-        now = _EPOCH + timedelta(milliseconds=self._clock.now_ms())
+    def _known_until(self, asked_at: datetime, taken: Generation | None) -> datetime:
+        """Up to when all that has happened is known: until the last event, or until now."""
+        if taken is None:
+            return asked_at
+        (last,) = self._store.journal.read_all(after=taken.position - 1, limit=1)
+        return min(asked_at, last.recorded_at)
+
+    def _take_timers(self, until: datetime) -> bool:
         with self._rows() as rows:
-            due = rows.due_timers(now, TIMER_COUNT_MAX)
+            due = rows.due_timers(until, TIMER_COUNT_MAX)
         for timer in due:
-            self._take_timer(timer, now)
+            self._take_timer(timer, until)
         return bool(due)
 
-    def _take_timer(self, timer: DueTimer, now: datetime) -> None:
+    def _take_timer(self, timer: DueTimer, until: datetime) -> None:
         with self._rows() as rows:
             # An event may have cancelled it meanwhile, or another process taken it.
-            if timer not in rows.due_timers(now, TIMER_COUNT_MAX):
+            if timer not in rows.due_timers(until, TIMER_COUNT_MAX):
                 return
             rows.set_timer(timer.instance, timer.name, None)
             given = Input(
@@ -196,7 +210,18 @@ class ProcessManager:
 
     def _execute(self, sent: SentCommand) -> None:
         command = self._commands_of(sent.stream).read(sent.type, sent.data)
-        outcome, reason = Outcome.DONE, ""
+        try:
+            outcome, reason = self._outcome(sent, command)
+        except EventsError as error:
+            if error.retriable:
+                return
+            is_last = sent.attempt_count + 1 >= COMMAND_ATTEMPT_COUNT_MAX
+            outcome, reason = Outcome.FAILED if is_last else Outcome.PENDING, str(error)
+        hit("events.process.executed")
+        self._note(sent, command, outcome, reason)
+
+    def _outcome(self, sent: SentCommand, command: Any) -> tuple[Outcome, str]:
+        """Have a command executed or refused, for good: whoever asks again is told the same."""
         try:
             self._store.execute(
                 sent.stream,
@@ -206,43 +231,55 @@ class ProcessManager:
                 correlation_id=sent.correlation_id,
             )
         except Refused as refused:
-            outcome, reason = Outcome.REFUSED, str(refused)
-        except EventsError as error:
-            if error.retriable:
-                return
-            is_last = sent.attempt_count + 1 >= COMMAND_ATTEMPT_COUNT_MAX
-            outcome, reason = Outcome.FAILED if is_last else Outcome.PENDING, str(error)
-        hit("events.process.executed")
-        self._note(sent, command, outcome, reason)
+            self._keep_refusal(sent)
+            return Outcome.REFUSED, str(refused)
+        except CommandIdReused:
+            # Either it was refused before, or the id is that of a command of somebody else, which raises.
+            self._keep_refusal(sent)
+            return Outcome.REFUSED, REFUSED_BEFORE
+        return Outcome.DONE, ""
+
+    def _keep_refusal(self, sent: SentCommand) -> None:
+        """Use the command's id for an append of nothing, so that nobody executes it after this."""
+        self._store.append(sent.stream, (), command_id=sent.id)
 
     def _note(self, sent: SentCommand, command: Any, outcome: Outcome, reason: str) -> None:
         with self._rows() as rows:
             # Another process may have executed it, too, and been faster to say so.
-            if rows.command(sent.id).outcome is not Outcome.PENDING:
+            kept = rows.command(sent.id).outcome
+            is_late = kept is Outcome.FAILED and outcome is Outcome.DONE
+            if kept is not Outcome.PENDING and not is_late:
                 return
             rows.note(sent.id, outcome, reason)
             if outcome is Outcome.REFUSED:
                 refused = CommandRefused(stream=sent.stream, command=command, reason=reason)
-                at = _EPOCH + timedelta(milliseconds=self._clock.now_ms())
                 given = Input(
-                    id=f"refused/{sent.id}", data=refused, at=at, correlation_id=sent.correlation_id
+                    id=f"refused/{sent.id}",
+                    data=refused,
+                    at=self._now(),
+                    correlation_id=sent.correlation_id,
                 )
                 self._step(rows, sent.instance, given)
 
+    def _now(self) -> datetime:
+        return _EPOCH + timedelta(milliseconds=self._clock.now_ms())
+
     @contextmanager
     def _rows(self) -> Iterator[ProcessRows]:
-        name = self._process.name
-        number = live(self._place, name).number
+        number = live(self._place, self._process.name).number
         try:
             with self._place.begin(self._projection, number, alone=True) as batch:
                 yield self._rows_of(batch.work_for(None))
         except HeadraceError:
             raise
         except Exception as error:
-            raise ProjectionStopped(
-                f"process {name} stands still: {type(error).__name__}: {error}; mend its code and start it "
-                "again"
-            ) from error
+            raise self._standstill(error) from error
+
+    def _standstill(self, error: Exception) -> ProjectionStopped:
+        return ProjectionStopped(
+            f"process {self._process.name} stands still: {type(error).__name__}: {error}; mend the code and "
+            "start it again"
+        )
 
     def _rows_of(self, work: Any) -> ProcessRows:
         if isinstance(work, MemoryWork):

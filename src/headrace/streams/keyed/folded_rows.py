@@ -60,6 +60,10 @@ class Fold(Protocol):
     def read_state(self, data: bytes) -> Any:
         """The state again."""
 
+    @property
+    def column_names(self) -> Sequence[str]:
+        """The fields that a state of any class may have."""
+
     def columns(self, state: Any) -> Mapping[str, Any]:
         """A state's fields."""
 

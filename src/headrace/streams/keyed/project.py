@@ -45,6 +45,17 @@ class Project:
     row: Callable[[Any], Mapping[str, Any]] | None = None
     """Makes columns of a state; its own fields, where nothing is said."""
 
+    def __post_init__(self) -> None:
+        if self.row is not None:
+            return
+        known = self.fold.column_names
+        unknown = [name for name in self.returns.names if name not in known]
+        if unknown:
+            raise PipelineError(
+                f"no state has a field {unknown[0]!r}: name one of {', '.join(known)} in returns, or make "
+                "the columns with row=..."
+            )
+
     def output_schemas(self, rows: pa.Schema) -> Mapping[str, pa.Schema]:  # noqa: ARG002 - a key has its type
         """The key, the version, and what is made of the state."""
         columns = [pa.field(self.by, self.key), pa.field(VERSION, pa.int64()), *self.returns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -26,10 +26,12 @@ from headrace.events.processes import (
     process,
     step,
 )
+from headrace.events.processes.rows import Outcome, SentCommand
 from headrace.events.processes.step import command_id
 from headrace.events.projections import MemoryPlace, Projection
 from headrace.events.projections.memory_place import MemoryBatch
 from headrace.testing.clock import ManualClock
+from headrace.testing.waiting import eventually
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,3 +438,140 @@ def test_what_can_not_be_a_process_is_refused() -> None:
         process("a")(type("A", (), {"initial": 1}))
     with pytest.raises(ConfigError, match="1 to 200 letters"):
         SetTimer(name="", after=timedelta(1))
+
+
+@process("payments")
+class Payments:
+    """A transfer that has not ended after an hour is told so."""
+
+    initial = NotBegun()
+    states = (NotBegun, Begun, Ended)
+
+    @staticmethod
+    def correlate(event: Recorded) -> str | None:
+        return event.stream if event.stream.startswith("transfer-") else None
+
+    @staticmethod
+    def evolve(state: object, event: object) -> object:
+        return event if isinstance(event, Begun | Ended) else state
+
+    @staticmethod
+    def react(state: Begun | Ended, event: object) -> list[SetTimer | CancelTimer | Send]:
+        match event:
+            case Begun():
+                return [SetTimer(name="late", after=timedelta(hours=1))]
+            case Ended():
+                return [CancelTimer(name="late")]
+            case TimedOut() if isinstance(state, Begun):
+                return [Send(stream=state.source, command=Close())]
+            case _:
+                return []
+
+
+def late_bank(clock: ManualClock, other_count: int) -> EventStore:
+    """A transfer that begins, so many others, and the first one's end a minute later; then a day passes."""
+    store = EventStore(MemoryJournal(clock), deciders=cast("list[Decider]", [Account, Transfer]))
+    begun = Begun(source="account-a", target="account-b", cents=1)
+    store.append("transfer-1", [begun])
+    store.append("account-c", [Deposited(cents=1)] * other_count)
+    clock.advance(60_000)
+    store.append("transfer-1", [Ended(outcome="done")])
+    clock.advance(24 * 3_600_000)
+    return store
+
+
+def test_a_timer_waits_for_the_events_that_were_recorded_before_it_was_due() -> None:
+    clock = ManualClock()
+    store = late_bank(clock, other_count=3 * Projection(name="x", handle=print).batch_count_max)
+    manager = ProcessManager(store, MemoryPlace(), Payments, clock=clock)
+
+    manager.catch_up()
+
+    assert store.load("account-a").version == 0
+    assert manager.position == store.journal.head()
+
+
+def test_a_timer_does_not_wait_for_events_that_came_after_it_was_due() -> None:
+    clock = ManualClock()
+    store = late_bank(clock, other_count=0)
+    store.append("transfer-2", [Begun(source="account-b", target="account-a", cents=1)])
+    clock.advance(2 * 3_600_000)
+    manager = ProcessManager(store, MemoryPlace(), Payments, clock=clock)
+    store.append("account-c", [Deposited(cents=1)])
+
+    assert manager.run_once()
+
+    # There may be more events to read, and the timer has fired.
+    assert [type(event.data) for event in store.read_stream("account-b")] == [Closed]
+
+
+class Pausing(ProcessManager):
+    """A runner that pauses when it knows what became of a command, while another one does as it likes."""
+
+    def __init__(self, store: EventStore, meanwhile: Callable[[], object]) -> None:
+        self.place = MemoryPlace()
+        self.meanwhile: Callable[[], object] | None = meanwhile
+        super().__init__(store, self.place, Transfers)
+
+    def _note(self, sent: SentCommand, command: object, outcome: Outcome, reason: str) -> None:
+        if isinstance(command, Withdraw) and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        super()._note(sent, command, outcome, reason)
+
+
+def test_what_one_runner_was_refused_no_other_executes() -> None:
+    store = bank()
+
+    def meanwhile() -> None:
+        store.execute("account-a", Deposit(cents=1_000))
+        ProcessManager(store, slow.place, Transfers).catch_up()
+
+    slow = Pausing(store, meanwhile)
+    name = begin(store, "a", "b", 500)
+    slow.catch_up()
+
+    assert store.load(name).state == "refused"
+    assert (cents(store, "a"), cents(store, "b")) == (1_100, 10)
+    assert slow.failed_commands() == []
+
+
+def test_what_another_runner_has_executed_counts_as_done_though_this_one_was_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = bank()
+    place = MemoryPlace()
+    slow = ProcessManager(store, place, Transfers)
+    keep, paused = slow._keep_refusal, list[str]()
+
+    def keep_late(sent: SentCommand) -> None:
+        if not paused:
+            paused.append(sent.stream)
+            store.execute("account-a", Deposit(cents=1_000))
+            ProcessManager(store, place, Transfers).catch_up()
+        keep(sent)
+
+    monkeypatch.setattr(slow, "_keep_refusal", keep_late)
+    name = begin(store, "a", "b", 500)
+    slow.catch_up()
+
+    assert paused == ["account-a"]
+    assert store.load(name).state == "done"
+    assert (cents(store, "a"), cents(store, "b")) == (600, 510)
+    assert slow.failed_commands() == []
+
+
+def test_a_bug_in_a_decider_stops_the_process_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = bank()
+    manager = ProcessManager(store, MemoryPlace(), Transfers)
+    begin(store, "a", "b", 30)
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(store, "execute", broken)
+    with manager.running():
+        eventually(lambda: manager.stopped is not None)
+
+    assert isinstance(manager.stopped, ProjectionStopped)
+    assert "process transfers stands still: KeyError: 'a bug'" in str(manager.stopped)

@@ -226,3 +226,12 @@ def test_a_fold_travels_and_states_are_read_back_as_they_were() -> None:
     for state in (Nothing(), Sum(total=3, names=("a", None))):
         assert there.read_state(there.write_state(state)) == state
     assert there.evolve(there.initial, Added(amount=2)) == fold(cast("Decider", Sums), [Added(amount=2)])
+
+
+def test_a_column_that_no_state_has_is_refused() -> None:
+    returns = pa.schema([("total", pa.int64()), ("naems", pa.string())])
+    with pytest.raises(PipelineError, match="no state has a field 'naems': name one of total, names"):
+        Project(by="stream", key=pa.string(), fold=Folding(Sums), returns=returns)
+
+    made = Project(by="stream", key=pa.string(), fold=Folding(Sums), returns=returns, row=lambda _: {})
+    assert made.returns == returns
