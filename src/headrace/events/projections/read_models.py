@@ -155,26 +155,29 @@ class ReadModels:
         clear(self._place, projection.name)
 
         def go_on() -> bool:
-            generation = live(self._place, projection.name)
-            if generation.version != projection.version:
-                rebuild(subscription, self._place, projection)
-                return True
             try:
-                is_any = False
-                while not stop.is_set() and (further := subscription.run_once(generation)) is not None:
-                    generation, is_any = further, True
+                return self._go_on(subscription, projection, stop)
             except ProjectionReplaced:
                 # The same code may have made it anew meanwhile, by whomever it was asked: it goes on there.
-                if live(self._place, projection.name).version != projection.version:
+                if live(self._place, projection.name).version > projection.version:
                     raise
                 return True
-            return is_any
 
         self._stopped.pop(projection.name, None)
         try:
             keep_going(go_on, stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, `status` tells it
             self._stopped[projection.name] = error
+
+    def _go_on(self, subscription: Subscription, projection: Projection, stop: threading.Event) -> bool:
+        generation = live(self._place, projection.name)
+        if generation.version < projection.version:
+            rebuild(subscription, self._place, projection)
+            return True
+        is_any = False
+        while not stop.is_set() and (further := subscription.run_once(generation)) is not None:
+            generation, is_any = further, True
+        return is_any
 
     def _run_effects(self, stop: threading.Event) -> None:
         keep_going(lambda: self.fire_effects() > 0, stop)

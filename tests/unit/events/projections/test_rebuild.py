@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -21,6 +23,7 @@ from headrace.events.projections import (
     Projection,
     ReadModels,
 )
+from headrace.events.projections.memory_place import MemoryBatch
 from headrace.events.projections.place import live
 from headrace.events.projections.source import page_reader
 from headrace.events.subscription import Subscription
@@ -202,6 +205,36 @@ def test_a_running_projection_whose_code_is_new_is_rebuilt_while_others_write() 
         eventually(lambda: len(post.mails) == 150, "all mails")
     assert place.tables("sums")["totals"]["all"] == 300
     assert len({mail.id for mail in post.mails}) == 150
+
+
+class OvertakenPlace(MemoryPlace):
+    """A place where somebody else rebuilds whenever a batch of the live generation is about to begin."""
+
+    overtake: Callable[[], object] | None = None
+
+    @contextmanager
+    def begin(self, projection: Projection, number: int, *, alone: bool) -> Iterator[MemoryBatch]:
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            overtake()
+        with super().begin(projection, number, alone=alone) as batch:
+            yield batch
+
+
+def test_a_running_projection_goes_on_with_what_a_rebuild_has_put_in_its_place() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), OvertakenPlace(), Post()
+    # With the same code: the command line, or the page.
+    other = models(store, place, post, ONE)
+    both = models(store, place, post, ONE)
+    with both.running():
+        for _ in range(3):
+            place.overtake = lambda: other.rebuild("sums")
+            store.append("sum-1", [Added(amount=1)])
+            eventually(lambda: place.overtake is None, "the rebuild")
+            both.wait_for("sums", store.append("sum-1", [Added(amount=1)]).position, timeout_s=60)
+        assert both.status()[0].stopped is None
+    assert live(place, "sums").number == 4
+    assert place.tables("sums")["totals"]["all"] == 6
 
 
 def test_a_projection_that_stands_still_says_why_and_others_go_on() -> None:
