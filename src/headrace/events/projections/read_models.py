@@ -5,8 +5,10 @@
         result = store.execute("account-1", Deposit(cents=500))
         models.wait_for("balances", result.position, timeout_s=2)
 
-`running` has one thread for each projection and one for effects. Where the version of a projection's code has
-changed, its thread first rebuilds it. A process that only reads calls `wait_for` and `status` and runs
+`running` has one thread for each projection and one for effects. Where a projection's code is of a newer
+version than its tables, its thread first rebuilds it. Older code stops, and `status` says so: two versions
+that run side by side would rebuild against each other without end. To go back, call `rebuild` of the older
+code while the newer one does not run. A process that only reads calls `wait_for` and `status` and runs
 nothing.
 """
 
@@ -23,6 +25,7 @@ from headrace.errors import ConfigError, NotYetProjected, ProjectionReplaced
 from headrace.events.projections.place import DeadLetter, Effect, FailedEffect, Generation, Place, live
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.rebuild import OnProgress, clear, rebuild
+from headrace.events.projections.replaced import check_generation, check_newest
 from headrace.events.projections.running import keep_going
 from headrace.events.projections.source import EventSource, page_reader
 from headrace.events.subscription import Subscription
@@ -155,12 +158,15 @@ class ReadModels:
         clear(self._place, projection.name)
 
         def go_on() -> bool:
+            generation = live(self._place, projection.name)
+            if generation.version < projection.version:
+                check_newest(self._place.generations(projection.name), projection)
+            else:
+                check_generation(generation, projection)
             try:
-                return self._go_on(subscription, projection, stop)
+                return self._go_on(subscription, generation, stop)
             except ProjectionReplaced:
                 # The same code may have made it anew meanwhile, by whomever it was asked: it goes on there.
-                if live(self._place, projection.name).version > projection.version:
-                    raise
                 return True
 
         self._stopped.pop(projection.name, None)
@@ -169,8 +175,8 @@ class ReadModels:
         except Exception as error:  # noqa: BLE001 - whatever it is, `status` tells it
             self._stopped[projection.name] = error
 
-    def _go_on(self, subscription: Subscription, projection: Projection, stop: threading.Event) -> bool:
-        generation = live(self._place, projection.name)
+    def _go_on(self, subscription: Subscription, generation: Generation, stop: threading.Event) -> bool:
+        projection = self._one(generation.projection)
         if generation.version < projection.version:
             rebuild(subscription, self._place, projection)
             return True

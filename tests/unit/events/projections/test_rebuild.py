@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -205,6 +205,34 @@ def test_a_running_projection_whose_code_is_new_is_rebuilt_while_others_write() 
         eventually(lambda: len(post.mails) == 150, "all mails")
     assert place.tables("sums")["totals"]["all"] == 300
     assert len({mail.id for mail in post.mails}) == 150
+
+
+def test_two_versions_that_run_side_by_side_come_to_rest_at_the_newer_one() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    store.append("sum-1", [Added(amount=1)])
+    old, new = models(store, place, post, ONE), models(store, place, post, TWO)
+    with old.running():
+        old.wait_for("sums", 1, timeout_s=60)
+        with new.running():
+            eventually(lambda: old.status()[0].stopped is not None, "the end of the older one")
+            new.wait_for("sums", store.append("sum-1", [Added(amount=2)]).position, timeout_s=60)
+            assert new.status()[0].stopped is None
+    assert (live(place, "sums").number, live(place, "sums").version) == (2, 2)
+    assert "is at version 2, and this code is version 1" in str(old.status()[0].stopped)
+    assert place.tables("sums")["totals"]["all"] == 6
+    # To go back is possible where somebody asks for it.
+    assert old.rebuild("sums").version == 1
+
+
+def test_code_that_is_new_does_not_rebuild_over_what_still_newer_code_has_begun() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    models(store, place, post, ONE).catch_up()
+    begun = place.build(replace(TWO, version=3))
+    new = models(store, place, post, TWO)
+    with new.running():
+        eventually(lambda: new.status()[0].stopped is not None, "the stop")
+    assert "sums is building at version 3, and this code is version 2" in str(new.status()[0].stopped)
+    assert new.status()[0].building == begun
 
 
 class OvertakenPlace(MemoryPlace):
