@@ -165,6 +165,41 @@ def test_a_rebuild_under_live_writes_equals_a_replay_and_fires_each_effect_once(
     assert all(place.fired_at("sums", mail.id) is not None for mail in mails)
 
 
+def test_of_several_that_swap_the_same_generation_one_does_and_the_others_find_it_done(
+    store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    store.append("sum-1", [Added(amount=1)])
+    ReadModels(store, place, [ONE]).catch_up()
+    models = ReadModels(store, place, [TWO])
+    building = models._subscription(TWO).run_once(place.build(TWO))
+    assert building is not None
+    failures: list[Exception] = []
+
+    def swap() -> None:
+        try:
+            with PostgresPlace(headrace_postgres.dsn) as own:
+                own.swap(TWO, building.number, lambda _: None)
+        except Exception as error:  # noqa: BLE001 - told by the test
+            failures.append(error)
+
+    def start_others(_: int) -> None:
+        for thread in others:
+            thread.start()
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        eventually(lambda: headrace_postgres.execute(waiting) == [(2,)], "two that wait for the first")
+
+    others = [threading.Thread(target=swap, name=f"swap-{number}") for number in range(2)]
+    place.swap(TWO, building.number, start_others)
+    for thread in others:
+        thread.join()
+    assert failures == []
+    assert (live(place, "sums").number, live(place, "sums").version) == (2, 2)
+    assert totals(headrace_postgres) == {"sum-1": 1}
+
+
 def test_effects_after_the_live_position_are_held_by_a_rebuild_and_due_with_the_swap(
     store: EventStore, place: PostgresPlace
 ) -> None:

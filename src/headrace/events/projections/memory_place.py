@@ -141,6 +141,8 @@ class MemoryPlace:
 
     def swap(self, projection: Projection, number: int, catch_up: Callable[[int], None]) -> None:
         former = self._live(projection.name)
+        if former.generation.number == number:
+            return
         with former.lock:
             catch_up(former.generation.position)
             building = self._of(projection.name, number)

@@ -5,8 +5,9 @@ works: statements name tables without a schema. Readers ask for views of the sam
 `public` if nothing is said, which show the tables of the live generation. A swap replaces the views in the
 transaction that makes the generation live, so that a reader sees all of the one or all of the other.
 
-The lock of a batch is the row of its generation. A swap locks the live row first and the building one last;
-batches lock one row each. So nobody waits in a circle.
+The lock of a batch is the row of its generation. Who adds a generation or swaps two takes an advisory lock
+first, so that they follow one another; a swap then locks the live row, and the building one last. Batches
+lock one row each. So nobody waits in a circle.
 
 Statements of a batch are sent without waiting for the answer to each (pipeline mode), unless the batch is of
 a single event that is suspected to be poison.
@@ -46,7 +47,7 @@ EFFECT_PAUSE_S: Final = 1.0
 """Before an effect that has failed is tried again; doubled each time."""
 EFFECT_PAUSE_S_MAX: Final = 3_600.0
 _CREATION: Final = 4_811_570_335_209_477_121
-"""The advisory lock of whoever makes tables."""
+"""The advisory lock of whoever makes tables or views."""
 
 
 class PostgresPlace:
@@ -130,13 +131,16 @@ class PostgresPlace:
         """Let a building generation become the live one, in one transaction."""
         name = projection.name
         with self._connections.transaction() as connection:
+            # Who waited for the row of the live one would find it retired, and not see the one after it.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION,))
             row = connection.execute(self._statement(statements.LOCK_LIVE), (name,)).fetchone()
             assert row is not None, f"{name} has no live generation"
             former = _generation(name, row)
+            if former.number == number:
+                # Another process was faster.
+                return
             catch_up(former.position)
             building = self._locked(connection, projection, number)
-            if building.state is GenerationState.LIVE:
-                return
             assert building.position >= former.position, f"{building} is behind {former}"
             connection.execute(self._statement(statements.DROP_HELD), (name, number, former.position))
             connection.execute(self._statement(statements.RELEASE_HELD), (name, number))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import StoreUnavailable
-from headrace.events.projections.place import Generation, Place
+from headrace.events.projections.place import Generation, Place, live
 from headrace.events.projections.projection import Projection
 from headrace.events.subscription import Subscription
 from headrace.failpoints import hit
@@ -48,7 +48,7 @@ def rebuild(
     _swap(place, projection, building.number, catch_up)
     clear(place, projection.name)
     on_progress(building.position)
-    return next(each for each in place.generations(projection.name) if each.number == building.number)
+    return live(place, projection.name)
 
 
 def _swap(place: Place, projection: Projection, number: int, catch_up: Callable[[int], None]) -> None:
