@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
@@ -267,6 +267,24 @@ def test_a_table_that_is_not_the_projections_own_is_never_replaced(
     assert headrace_postgres.execute("SELECT count(*) FROM totals") == [(0,)]
     with pytest.raises(ConfigError, match="the tables of projection bad can't be made"):
         ReadModels(store, place, [Projection(name="bad", handle=add, create="CREATE TABEL x ()")])
+
+
+def test_a_view_of_somebody_else_or_of_another_projection_is_never_replaced(
+    store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    store.append("sum-1", [Added(amount=1)])
+    first = ReadModels(store, place, [ONE])
+    first.catch_up()
+    with pytest.raises(ConfigError, match=r"projection second can't show its table totals: public.totals"):
+        ReadModels(store, place, [replace(ONE, name="second", handle=lambda *_: None)])
+    assert totals(headrace_postgres) == {"sum-1": 1}
+    headrace_postgres.execute("CREATE VIEW customers AS SELECT 'x' AS stream")
+    more = replace(TWO, create=f"{TWO.create}; CREATE TABLE customers (stream text)")
+    with pytest.raises(ConfigError, match=r"public.customers is there and not its own"):
+        ReadModels(store, place, [more]).rebuild("sums")
+    assert headrace_postgres.execute("SELECT stream FROM customers") == [("x",)]
+    # Its own it replaces, and the present generation has stayed what it was.
+    assert first.rebuild("sums").version == 1
 
 
 def test_a_lost_connection_is_noticed_and_the_next_attempt_goes_on(

@@ -281,22 +281,27 @@ class PostgresPlace:
         for name in former:
             if name not in shown:
                 connection.execute(sql.SQL("DROP VIEW IF EXISTS {}").format(self._view(name)))
+        self._check_free(connection, projection, [name for name in shown if name not in former])
         for name in shown:
             source = sql.SQL("AS SELECT * FROM {}").format(sql.Identifier(schema, name))
             try:
                 with connection.transaction():
                     replace = sql.SQL("CREATE OR REPLACE VIEW {} ").format(self._view(name))
                     connection.execute(replace + source)
-            except (psycopg.errors.InvalidTableDefinition, psycopg.errors.WrongObjectType) as error:
-                if name not in former:
-                    raise ConfigError(
-                        f"projection {projection.name} can't show its table {name}: {self._views}.{name} is "
-                        "there and not its own; call the table by another name"
-                    ) from error
+            except psycopg.errors.InvalidTableDefinition:
                 # Columns are gone or of other types.
                 connection.execute(sql.SQL("DROP VIEW {}").format(self._view(name)))
                 connection.execute(sql.SQL("CREATE VIEW {} ").format(self._view(name)) + source)
         connection.execute(self._statement(statements.SET_VIEWS), (shown, projection.name, number))
+
+    def _check_free(self, connection: Connection, projection: Projection, names: list[str]) -> None:
+        """Nobody's tables and views are replaced, nor those of another projection."""
+        taken = connection.execute(statements.TAKEN, (self._views, names)).fetchall()
+        for (name,) in taken:
+            raise ConfigError(
+                f"projection {projection.name} can't show its table {name}: {self._views}.{name} is there "
+                "and not its own; call the table by another name"
+            )
 
     def _view(self, name: str) -> sql.Identifier:
         return sql.Identifier(self._views, name)

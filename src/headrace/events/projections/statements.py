@@ -104,6 +104,10 @@ TABLES: Final = """
 SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm') ORDER BY relname
 """
+TAKEN: Final = """
+SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = %s AND relname = ANY(%s) ORDER BY relname
+"""
 
 BURY: Final = """
 INSERT INTO {control}.dead_letters
