@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from random import Random
 
 import psycopg
 import pytest
@@ -285,6 +286,23 @@ def test_a_view_of_somebody_else_or_of_another_projection_is_never_replaced(
     assert headrace_postgres.execute("SELECT stream FROM customers") == [("x",)]
     # Its own it replaces, and the present generation has stayed what it was.
     assert first.rebuild("sums").version == 1
+
+
+def test_an_event_that_is_too_large_for_an_index_is_the_events_fault_and_not_tried_for_ever(
+    store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    def handle(work: PostgresWork, event: Recorded) -> None:
+        # Random, since what repeats itself is compressed.
+        text = Random(7).randbytes(9_000).hex() if event.position == 1 else "short"
+        work.execute("INSERT INTO texts VALUES (%s)", (text,))
+
+    texts = replace(ONE, name="texts", handle=handle, create="CREATE TABLE texts (text text PRIMARY KEY)")
+    models = ReadModels(store, place, [texts])
+    store.append("sum-1", [Added(amount=1), Added(amount=2)])
+    models.catch_up()
+    (letter,) = models.dead_letters("texts")
+    assert (letter.position, letter.cause.split(":")[0]) == (1, "ProgramLimitExceeded")
+    assert headrace_postgres.execute("SELECT text FROM texts") == [("short",)]
 
 
 def test_a_lost_connection_is_noticed_and_the_next_attempt_goes_on(

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.errors import ConfigError, NotYetProjected, ProjectionReplaced
+from headrace.errors import ConfigError, NotYetProjected, ProjectionReplaced, StoreUnavailable
 from headrace.events.projections.place import DeadLetter, Effect, FailedEffect, Generation, Place, live
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.rebuild import OnProgress, clear, rebuild
@@ -51,6 +51,8 @@ class ProjectionStatus:
     dead_letter_count: int
     stopped: str | None
     """Why it stands still, where this process has run it and it does."""
+    unavailable: str | None = None
+    """What a database said last that does not answer, where this process runs it and tries again."""
 
 
 class ReadModels:
@@ -75,6 +77,7 @@ class ReadModels:
         self._senders = dict(senders or {})
         self._effect_attempt_count_max = effect_attempt_count_max
         self._stopped: dict[str, Exception] = {}
+        self._unavailable: dict[str, StoreUnavailable | None] = {}
         for each in projections:
             place.prepare(each)
 
@@ -169,9 +172,12 @@ class ReadModels:
                 # The same code may have made it anew meanwhile, by whomever it was asked: it goes on there.
                 return True
 
+        def note(error: StoreUnavailable | None) -> None:
+            self._unavailable[projection.name] = error
+
         self._stopped.pop(projection.name, None)
         try:
-            keep_going(go_on, stop)
+            keep_going(go_on, stop, note)
         except Exception as error:  # noqa: BLE001 - whatever it is, `status` tells it
             self._stopped[projection.name] = error
 
@@ -198,7 +204,6 @@ class ReadModels:
         name = projection.name
         found = self._place.generations(name)
         present = live(self._place, name)
-        stopped = self._stopped.get(name)
         return ProjectionStatus(
             name=name,
             generation=present.number,
@@ -207,7 +212,8 @@ class ReadModels:
             behind=max(0, self._store.journal.head() - present.position),
             building=next((each for each in found if each.number != present.number), None),
             dead_letter_count=self._place.dead_letter_count(name),
-            stopped=None if stopped is None else f"{type(stopped).__name__}: {stopped}",
+            stopped=_told(self._stopped.get(name)),
+            unavailable=_told(self._unavailable.get(name)),
         )
 
     def _subscription(
@@ -222,3 +228,7 @@ class ReadModels:
         if name not in self._projections:
             raise ConfigError(f"there is no projection {name!r}; there are {', '.join(self._projections)}")
         return self._projections[name]
+
+
+def _told(error: Exception | None) -> str | None:
+    return None if error is None else f"{type(error).__name__}: {error}"

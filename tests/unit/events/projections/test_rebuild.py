@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import NotYetProjected, ProjectionReplaced
+from headrace.errors import NotYetProjected, ProjectionReplaced, StoreUnavailable
 from headrace.events import EventStore, MemoryJournal, Recorded
 from headrace.events.projections import (
     Effect,
@@ -279,3 +279,22 @@ def test_a_projection_that_stands_still_says_why_and_others_go_on() -> None:
     assert str(both.status()[0].stopped).startswith("ProjectionStopped: projection bad stands still at")
     assert both.status()[0].behind == 1
     assert both.status()[1].stopped is None
+
+
+def test_a_database_that_does_not_answer_is_told_until_it_does() -> None:
+    is_there = threading.Event()
+
+    def handle(work: MemoryWork, event: Recorded) -> None:
+        if not is_there.is_set():
+            raise StoreUnavailable("the disk is full")
+
+    store, place = EventStore(MemoryJournal(), types=[Added]), MemoryPlace()
+    store.append("sum-1", [Added(amount=1)])
+    both = ReadModels(store, place, [Projection(name="sums", handle=handle)])
+    with both.running():
+        told = "StoreUnavailable: the disk is full"
+        eventually(lambda: both.status()[0].unavailable == told, "the database's words")
+        assert both.status()[0].stopped is None
+        is_there.set()
+        eventually(lambda: both.status()[0].unavailable is None, "an answer")
+    assert live(place, "sums").position == 1
