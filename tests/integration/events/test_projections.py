@@ -259,6 +259,20 @@ def test_effects_that_fail_wait_longer_each_time_and_stay_with_their_cause(
     )
 
 
+def test_a_cause_that_no_text_of_the_database_can_have_is_kept_all_the_same(
+    store: EventStore, place: PostgresPlace
+) -> None:
+    def send(effect: Effect) -> None:
+        raise ConnectionError("the server said \0")
+
+    models = ReadModels(store, place, [ONE], senders={"mail": send}, effect_attempt_count_max=1)
+    store.append("sum-1", [Added(amount=1)])
+    models.catch_up()
+    assert [failed.cause for failed in models.failed_effects("sums")] == [
+        "ConnectionError: the server said \\0"
+    ]
+
+
 def test_a_table_that_is_not_the_projections_own_is_never_replaced(
     store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
 ) -> None:

@@ -21,6 +21,7 @@ from headrace.events.projections.place import (
     FailedEffect,
     Generation,
     GenerationState,
+    cause_of,
     effect_id,
 )
 from headrace.events.projections.projection import Projection
@@ -180,7 +181,7 @@ class MemoryPlace:
             try:
                 send(each.effect)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the effect
-                self._note_failure(each, f"{type(error).__name__}: {error}", attempt_count_max)
+                self._note_failure(each, cause_of(error), attempt_count_max)
             else:
                 with self._lock:
                     due.pop(each.effect.id, None)

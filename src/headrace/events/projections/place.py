@@ -33,6 +33,11 @@ CAUSE_LENGTH_MAX: Final = 2_000
 """A longer cause of a failure is cut."""
 
 
+def cause_of(error: Exception) -> str:
+    """An error as it is kept. PostgreSQL's texts can't have a NUL."""
+    return f"{type(error).__name__}: {error}".replace("\0", "\\0")[:CAUSE_LENGTH_MAX]
+
+
 class WorkFailed(Exception):
     """A function has failed at an event, or what it did can't be kept: a broken constraint, say.
 
@@ -40,7 +45,7 @@ class WorkFailed(Exception):
     """
 
     def __init__(self, error: Exception) -> None:
-        self.cause = f"{type(error).__name__}: {error}"[:CAUSE_LENGTH_MAX]
+        self.cause = cause_of(error)
         super().__init__(self.cause)
 
 

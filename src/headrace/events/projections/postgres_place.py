@@ -28,13 +28,13 @@ from headrace.errors import ConfigError, ProjectionReplaced
 from headrace.events.projections import statements
 from headrace.events.projections.connections import Connection, Connections, is_passing, unavailable
 from headrace.events.projections.place import (
-    CAUSE_LENGTH_MAX,
     DeadLetter,
     Effect,
     FailedEffect,
     Generation,
     GenerationState,
     WorkFailed,
+    cause_of,
 )
 from headrace.events.projections.postgres_work import PostgresBatch
 from headrace.events.projections.projection import Projection
@@ -197,12 +197,11 @@ class PostgresPlace:
             try:
                 send(effect)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the effect
-                cause = f"{type(error).__name__}: {error}"[:CAUSE_LENGTH_MAX]
                 attempt = row[5] + 1
                 connection.execute(
                     self._statement(statements.NOTE_FAILURE),
                     (
-                        cause,
+                        cause_of(error),
                         "failed" if attempt >= attempt_count_max else "due",
                         min(EFFECT_PAUSE_S * 2 ** (attempt - 1), EFFECT_PAUSE_S_MAX),
                         name,

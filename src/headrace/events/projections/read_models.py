@@ -53,6 +53,8 @@ class ProjectionStatus:
     """Why it stands still, where this process has run it and it does."""
     unavailable: str | None = None
     """What a database said last that does not answer, where this process runs it and tries again."""
+    effects_stopped: str | None = None
+    """Why its effects are fired no more, where this process has fired them and does not any longer."""
 
 
 class ReadModels:
@@ -77,6 +79,7 @@ class ReadModels:
         self._senders = dict(senders or {})
         self._effect_attempt_count_max = effect_attempt_count_max
         self._stopped: dict[str, Exception] = {}
+        self._effects_stopped: dict[str, Exception] = {}
         self._unavailable: dict[str, StoreUnavailable | None] = {}
         for each in projections:
             place.prepare(each)
@@ -192,7 +195,20 @@ class ReadModels:
         return is_any
 
     def _run_effects(self, stop: threading.Event) -> None:
-        keep_going(lambda: self.fire_effects() > 0, stop)
+        self._effects_stopped.clear()
+        keep_going(self._fire_all, stop)
+
+    def _fire_all(self) -> bool:
+        """Those of a projection that can't be fired stand still; the others go on."""
+        count = 0
+        for name in [each for each in self._projections if each not in self._effects_stopped]:
+            try:
+                count += self.fire_effects(name)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, `status` tells it
+                self._effects_stopped[name] = error
+        return count > 0
 
     def _send(self, effect: Effect) -> None:
         send = self._senders.get(effect.kind)
@@ -214,6 +230,7 @@ class ReadModels:
             dead_letter_count=self._place.dead_letter_count(name),
             stopped=_told(self._stopped.get(name)),
             unavailable=_told(self._unavailable.get(name)),
+            effects_stopped=_told(self._effects_stopped.get(name)),
         )
 
     def _subscription(

@@ -298,3 +298,23 @@ def test_a_database_that_does_not_answer_is_told_until_it_does() -> None:
         is_there.set()
         eventually(lambda: both.status()[0].unavailable is None, "an answer")
     assert live(place, "sums").position == 1
+
+
+class UnfiringPlace(MemoryPlace):
+    """A place that can't take the effects of one projection."""
+
+    def fire(self, name: str, send: Callable[[Effect], None], *, attempt_count_max: int) -> bool:
+        if name == "bad":
+            raise ValueError("no such column")
+        return super().fire(name, send, attempt_count_max=attempt_count_max)
+
+
+def test_effects_that_stand_still_say_why_and_those_of_others_are_fired() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), UnfiringPlace(), Post()
+    bad = Projection(name="bad", handle=add)
+    both = ReadModels(store, place, [bad, ONE], senders={"mail": post.send})
+    with both.running():
+        eventually(lambda: both.status()[0].effects_stopped == "ValueError: no such column", "the stop")
+        store.append("sum-1", [Added(amount=1)])
+        eventually(lambda: [mail.projection for mail in post.mails] == ["sums"], "the mail of the other")
+    assert [each.effects_stopped is None for each in both.status()] == [False, True]
