@@ -76,6 +76,7 @@ class ReadModels:
             raise ConfigError(
                 f"two projections have one name: {', '.join(each.name for each in projections)}"
             )
+        self._readers = {each.name: page_reader(store, each) for each in projections}
         self._senders = dict(senders or {})
         self._effect_attempt_count_max = effect_attempt_count_max
         self._stopped: dict[str, Exception] = {}
@@ -236,7 +237,7 @@ class ReadModels:
     def _subscription(
         self, projection: Projection, sleep: Callable[[float], object] = time.sleep
     ) -> Subscription:
-        return Subscription(page_reader(self._store, projection), self._place, projection, sleep=sleep)
+        return Subscription(self._readers[projection.name], self._place, projection, sleep=sleep)
 
     def _chosen(self, name: str | None) -> tuple[Projection, ...]:
         return tuple(self._projections.values()) if name is None else (self._one(name),)
