@@ -46,7 +46,11 @@ def add_and_count(work: PostgresWork, event: Recorded) -> None:
 
 
 ONE = Projection(
-    name="sums", handle=add, create=CREATE, batch_count_max=20, poison=Poison(attempt_count_max=2, pause_s=0)
+    name="sums",
+    handle=add,
+    create=CREATE,
+    batch_count_max=20,
+    poison=Poison(then="bury", attempt_count_max=2, pause_s=0),
 )
 TWO = Projection(
     name="sums",
@@ -257,6 +261,25 @@ def test_effects_that_fail_wait_longer_each_time_and_stay_with_their_cause(
         "ConnectionError: no route",
         2,
     )
+    arrived: list[Effect] = []
+    mended = ReadModels(store, place, [ONE], senders={"mail": arrived.append})
+    assert mended.fire_effects() == 0
+    assert (mended.retry_effects("sums"), mended.fire_effects()) == (1, 1)
+    assert [mail.id for mail in arrived] == [failed.effect.id]
+    assert (mended.failed_effects("sums"), mended.retry_effects("sums")) == ([], 0)
+
+
+def test_effects_that_failed_can_be_given_up(store: EventStore, place: PostgresPlace) -> None:
+    def send(effect: Effect) -> None:
+        raise ConnectionError("no route")
+
+    models = ReadModels(store, place, [ONE], senders={"mail": send}, effect_attempt_count_max=1)
+    store.append("sum-1", [Added(amount=1)])
+    models.catch_up()
+    assert (models.drop_failed_effects("sums"), models.failed_effects("sums")) == (1, [])
+    # What was given up is not asked for again.
+    models.rebuild("sums")
+    assert models.fire_effects() == 0
 
 
 def test_a_cause_that_no_text_of_the_database_can_have_is_kept_all_the_same(

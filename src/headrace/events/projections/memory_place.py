@@ -192,6 +192,16 @@ class MemoryPlace:
         with self._lock:
             return list(self._failed[name])
 
+    def retry_effects(self, name: str) -> int:
+        with self._lock:
+            failed = self._failed.pop(name, [])
+            self._keep_due([each.effect for each in failed])
+        return len(failed)
+
+    def drop_failed_effects(self, name: str) -> int:
+        with self._lock:
+            return len(self._failed.pop(name, []))
+
     def fired_at(self, name: str, effect_id: UUID) -> datetime | None:
         with self._lock:
             return self._fired.get((name, effect_id))

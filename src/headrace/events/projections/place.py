@@ -164,6 +164,12 @@ class Place(Protocol):
     def failed_effects(self, name: str) -> Sequence[FailedEffect]:
         """Those that were tried too often."""
 
+    def retry_effects(self, name: str) -> int:
+        """Let those that were tried too often be due again, as if for the first time; returns how many."""
+
+    def drop_failed_effects(self, name: str) -> int:
+        """Give up those that were tried too often, with what they carry; returns how many."""
+
     def fired_at(self, name: str, effect_id: UUID) -> datetime | None:
         """When an effect was fired."""
 

@@ -227,6 +227,16 @@ class PostgresPlace:
             for row in rows
         ]
 
+    def retry_effects(self, name: str) -> int:
+        """Let those that were tried too often be due again."""
+        with self._connections.transaction() as connection:
+            return connection.execute(self._statement(statements.RETRY_EFFECTS), (name,)).rowcount
+
+    def drop_failed_effects(self, name: str) -> int:
+        """Give up those that were tried too often."""
+        with self._connections.transaction() as connection:
+            return connection.execute(self._statement(statements.DROP_FAILED), (name,)).rowcount
+
     def fired_at(self, name: str, effect_id: UUID) -> datetime | None:
         """When an effect was fired."""
         with self._connections.transaction() as connection:

@@ -131,12 +131,20 @@ class ReadModels:
         return tuple(self._status(each) for each in self._projections.values())
 
     def dead_letters(self, name: str) -> Sequence[DeadLetter]:
-        """The events that a projection could not take."""
+        """The events that a projection could not take. A rebuild, by mended code, takes them again."""
         return self._place.dead_letters(self._one(name).name)
 
     def failed_effects(self, name: str) -> Sequence[FailedEffect]:
         """The effects that were tried too often."""
         return self._place.failed_effects(self._one(name).name)
+
+    def retry_effects(self, name: str) -> int:
+        """Let the effects that were tried too often be due again; returns how many."""
+        return self._place.retry_effects(self._one(name).name)
+
+    def drop_failed_effects(self, name: str) -> int:
+        """Give up the effects that were tried too often, with what they carry; returns how many."""
+        return self._place.drop_failed_effects(self._one(name).name)
 
     @contextmanager
     def running(self) -> Iterator[ReadModels]:

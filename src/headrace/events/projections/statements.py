@@ -154,6 +154,11 @@ FAILED_EFFECTS: Final = """
 SELECT effect_id, kind, position, payload, cause, attempt_count FROM {control}.effects
 WHERE projection = %s AND state = 'failed' ORDER BY position, effect_id
 """
+RETRY_EFFECTS: Final = """
+UPDATE {control}.effects SET state = 'due', attempt_count = 0, due_at = clock_timestamp()
+WHERE projection = %s AND state = 'failed'
+"""
+DROP_FAILED: Final = "DELETE FROM {control}.effects WHERE projection = %s AND state = 'failed'"
 FIRED_AT: Final = """
 SELECT fired_at FROM {control}.effects WHERE projection = %s AND effect_id = %s AND state = 'fired'
 """

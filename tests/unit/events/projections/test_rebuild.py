@@ -166,6 +166,11 @@ def test_an_effect_that_fails_is_tried_again_and_then_kept_with_its_cause() -> N
     (failed,) = both.failed_effects("sums")
     assert (failed.cause, failed.attempt_count) == ("ConnectionError: no route", 3)
     assert place.fired_at("sums", failed.effect.id) is None
+    assert (both.retry_effects("sums"), both.failed_effects("sums")) == (1, [])
+    both.fire_effects()
+    assert Counter(tried) == {1: 6, 2: 1}
+    assert (both.drop_failed_effects("sums"), both.failed_effects("sums")) == (1, [])
+    assert both.fire_effects() == 0
 
 
 def test_an_effect_that_nobody_fires_is_kept_and_says_so() -> None:

@@ -84,7 +84,10 @@ def test_each_event_counts_once_whatever_is_poison_and_wherever_the_process_dies
 
     store = filled(*amounts)
     sums = Projection(
-        name="sums", handle=handle, batch_count_max=batch, poison=Poison(attempt_count_max=2, pause_s=0)
+        name="sums",
+        handle=handle,
+        batch_count_max=batch,
+        poison=Poison(then="bury", attempt_count_max=2, pause_s=0),
     )
     place = DyingPlace(deaths)
     while True:
@@ -255,19 +258,35 @@ def test_a_projection_takes_what_upcasts_read_as_its_types_and_their_subclasses(
     ]
     store = EventStore(journal, types=[Added], upcasts=by_way_of)
     store.append("sum-1", [Added(amount=1)])
-    for number, wanted in enumerate([Added, object]):
-        taken: list[tuple[int, int]] = []
-        sums = Projection(
-            name=f"sums_{number}",
-            handle=lambda _, event, taken=taken: taken.append((event.position, event.data.amount)),
-            types=(wanted,),
-            batch_count_max=1,
-        )
-        ReadModels(store, MemoryPlace(), [sums]).catch_up()
-        assert taken == [(1, 7), (1, 7), (3, 1)]
+    assert _taken(store, Added) == [(1, 7), (1, 7), (3, 1)]
+    assert _taken(store, object) == [(1, 7), (1, 7), (3, 1)]
+
+
+def _taken(store: EventStore, wanted: type) -> list[tuple[int, int]]:
+    taken: list[tuple[int, int]] = []
+
+    def handle(work: MemoryWork, event: Recorded) -> None:
+        if isinstance(event.data, Added):
+            taken.append((event.position, event.data.amount))
+
+    sums = Projection(name="sums", handle=handle, types=(wanted,), batch_count_max=1)
+    ReadModels(store, MemoryPlace(), [sums]).catch_up()
+    return taken
 
 
 def test_a_projection_of_types_that_the_store_does_not_know_is_refused() -> None:
     sums = Projection(name="sums", handle=total, types=(Foreign,))
     with pytest.raises(ConfigError, match="sums takes Foreign, and the store knows no such events"):
         ReadModels(new_store(), MemoryPlace(), [sums])
+
+
+def test_a_projection_stands_still_at_poison_unless_it_says_otherwise() -> None:
+    def misspelt(work: MemoryWork, event: Recorded) -> None:
+        raise KeyError("ammount")
+
+    place = MemoryPlace()
+    models = ReadModels(filled(1, 2), place, [Projection(name="sums", handle=misspelt)])
+    with pytest.raises(ProjectionStopped, match="KeyError: 'ammount'"):
+        models.catch_up()
+    assert models.dead_letters("sums") == []
+    assert models.status()[0].behind == 2
