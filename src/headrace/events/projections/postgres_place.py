@@ -15,7 +15,7 @@ a single event that is suspected to be poison.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, LiteralString, Self, cast
@@ -36,9 +36,11 @@ from headrace.events.projections.place import (
     WorkFailed,
     cause_of,
 )
+from headrace.events.projections.postgres_traces import find_texts
 from headrace.events.projections.postgres_work import PostgresBatch
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.replaced import check_generation
+from headrace.events.projections.traces import Trace
 from headrace.failpoints import hit
 
 SWAP_LOCK_MS_MAX: Final = 5_000
@@ -242,6 +244,13 @@ class PostgresPlace:
         with self._connections.transaction() as connection:
             row = connection.execute(self._statement(statements.FIRED_AT), (name, effect_id)).fetchone()
         return None if row is None else cast("datetime", row[0])
+
+    def traces(self, texts: Sequence[str]) -> list[Trace]:
+        """Where texts stand in the tables of all generations that are not dropped, and beside them."""
+        with self._connections.transaction() as connection:
+            rows = connection.execute(self._statement(statements.UNCLEARED)).fetchall()
+            schemas = [schema_of(name, number) for name, number in rows]
+            return list(find_texts(connection, schemas, self._control, texts))
 
     def _add(self, connection: Connection, projection: Projection, state: GenerationState) -> Generation:
         row = connection.execute(

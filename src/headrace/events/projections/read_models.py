@@ -22,12 +22,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import ConfigError, NotYetProjected, ProjectionReplaced, StoreUnavailable
+from headrace.events.forgetting import Receipt
 from headrace.events.projections.place import DeadLetter, Effect, FailedEffect, Generation, Place, live
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.rebuild import OnProgress, clear, rebuild
 from headrace.events.projections.replaced import check_generation, check_newest
 from headrace.events.projections.running import keep_going
 from headrace.events.projections.source import EventSource, page_reader
+from headrace.events.projections.traces import ForgottenThere, check_texts
 from headrace.events.subscription import Subscription
 
 Send = Callable[[Effect], None]
@@ -145,6 +147,17 @@ class ReadModels:
     def drop_failed_effects(self, name: str) -> int:
         """Give up the effects that were tried too often, with what they carry; returns how many."""
         return self._place.drop_failed_effects(self._one(name).name)
+
+    def verify_forgotten(self, receipt: Receipt, texts: Sequence[str]) -> ForgottenThere:
+        """Look for what is left of somebody in read models, processes, effects and dead letters of the place.
+
+        `texts` are what must not be found: a name, an address. Reads all that the place has. What the log and
+        snapshots have is told by the store's own `verify_forgotten`.
+        """
+        check_texts(texts)
+        behind = [name for name in self._projections if live(self._place, name).position < receipt.position]
+        traces = tuple(self._place.traces(texts))
+        return ForgottenThere(subject=receipt.subject, behind=tuple(behind), traces=traces)
 
     @contextmanager
     def running(self) -> Iterator[ReadModels]:

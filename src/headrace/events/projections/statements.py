@@ -92,6 +92,7 @@ RETIRED: Final = """
 SELECT generation FROM {control}.generations
 WHERE projection = %s AND state = 'retired' AND NOT is_cleared ORDER BY generation
 """
+UNCLEARED: Final = "SELECT projection, generation FROM {control}.generations WHERE NOT is_cleared"
 FORGET_GENERATION: Final = """
 WITH letters AS (DELETE FROM {control}.dead_letters WHERE projection = %(projection)s
                  AND generation = %(generation)s),
@@ -142,7 +143,8 @@ WHERE projection = %s AND state = 'due' AND due_at <= clock_timestamp()
 ORDER BY due_at, position, effect_id LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 NOTE_FIRED: Final = """
-UPDATE {control}.effects SET state = 'fired', fired_at = clock_timestamp(), attempt_count = attempt_count + 1
+UPDATE {control}.effects SET state = 'fired', fired_at = clock_timestamp(), attempt_count = attempt_count + 1,
+    payload = '{{}}', cause = NULL
 WHERE projection = %s AND effect_id = %s AND generation = %s
 """
 NOTE_FAILURE: Final = """

@@ -22,6 +22,7 @@ from headrace.events.projections import (
     Poison,
     Projection,
     ReadModels,
+    Trace,
 )
 from headrace.events.projections.memory_place import MemoryBatch
 from headrace.events.projections.place import live
@@ -323,3 +324,20 @@ def test_effects_that_stand_still_say_why_and_those_of_others_are_fired() -> Non
         store.append("sum-1", [Added(amount=1)])
         eventually(lambda: [mail.projection for mail in post.mails] == ["sums"], "the mail of the other")
     assert [each.effects_stopped is None for each in both.status()] == [False, True]
+
+
+def test_what_is_left_of_a_text_in_memory_is_named() -> None:
+    def keep(work: MemoryWork, event: Recorded) -> None:
+        work.tables["rows"][event.position] = {"deep": [b"of Ada", Added(amount=1)]}
+        work.fire("mail", {"to": "Ada"})
+
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    store.append("sum-1", [Added(amount=1), Added(amount=2)])
+    both = models(store, place, post, Projection(name="names", handle=keep))
+    receipt = store.forget("c1")
+    assert both.verify_forgotten(receipt, ["Ada"]).behind == ("names",)
+    both.catch_up()
+    # The mails were sent, and nothing is kept of them.
+    found = both.verify_forgotten(receipt, ["Ada"])
+    assert found.traces == (Trace(table="names__g1.rows", column="row", row_count=3),)
+    assert both.verify_forgotten(receipt, ["Bob"]).is_forgotten
