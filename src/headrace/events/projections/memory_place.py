@@ -209,7 +209,7 @@ class MemoryPlace:
 
     def traces(self, texts: Sequence[str]) -> list[Trace]:
         with self._lock:
-            found = [
+            found: list[tuple[str, str, Sequence[Any]]] = [
                 (f"{name}__g{kept.generation.number}.{table}", "row", list(rows.items()))
                 for name, every in self._kept.items()
                 for kept in every
