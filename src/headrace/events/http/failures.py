@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-import psycopg
-
 from headrace.errors import (
     AppendConflict,
     CommandIdReused,
@@ -53,10 +51,8 @@ def problem_of(error: Exception) -> Problem | None:  # noqa: PLR0911 - a table, 
             return Problem(422, "Idempotency key reused", str(error))
         case UnreadableEvents():
             return None
-        case EventsError() if isinstance(error.__cause__, psycopg.Error):
-            return _problem_of_database(error.__cause__)
         case EventsError():
-            return bad_request(str(error))
+            return _problem_of_use(error)
         case NotYetProjected():
             return Problem(503, UNAVAILABLE, str(error), headers={"Retry-After": "1"})
         case StoreUnavailable():
@@ -66,7 +62,9 @@ def problem_of(error: Exception) -> Problem | None:  # noqa: PLR0911 - a table, 
             return None
 
 
-def _problem_of_database(error: psycopg.Error) -> Problem | None:
-    if isinstance(error, psycopg.DataError):
+def _problem_of_use(error: EventsError) -> Problem | None:
+    """What a database has led to is told apart by the names that the errors of all drivers have (PEP 249)."""
+    kinds = {each.__name__ for each in type(error.__cause__).__mro__}
+    if "DataError" in kinds:
         return bad_request("there is a value in the question that the database can't take")
-    return None
+    return None if kinds & {"DatabaseError", "InterfaceError"} else bad_request(str(error))
