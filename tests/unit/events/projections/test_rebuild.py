@@ -271,6 +271,21 @@ def test_a_running_projection_goes_on_with_what_a_rebuild_has_put_in_its_place()
     assert place.tables("sums")["totals"]["all"] == 6
 
 
+def test_a_rebuild_ends_although_there_is_always_one_more_event() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    both = models(store, place, post, ONE)
+    store.append("sum-1", [Added(amount=1)] * 10)
+
+    def write(position: int) -> None:
+        assert position < 100, "it runs after the writer for ever"
+        store.append("sum-1", [Added(amount=1)])
+
+    made = both.rebuild("sums", write)
+    assert (made.number, made.position >= 10) == (2, True)
+    both.catch_up()
+    assert place.tables("sums")["totals"]["all"] == store.journal.head()
+
+
 def test_a_projection_that_stands_still_says_why_and_others_go_on() -> None:
     def fail(work: MemoryWork, event: Recorded) -> None:
         raise ValueError("no")
