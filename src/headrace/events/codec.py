@@ -59,6 +59,11 @@ class EventCodec:
         """What a class of events is called in the log."""
         return event_type_of(event_class).name
 
+    def stored_names(self, classes: tuple[type, ...]) -> list[str]:
+        """Under which names events may be stored that are read as objects of these classes."""
+        known = {name for name, each in self.by_name.items() if issubclass(each.event_class, classes)}
+        return sorted(self.upcasts.origins(known))
+
     def subjects(self, events: Iterable[Any]) -> set[str]:
         """Whose personal data events carry."""
         return {

@@ -33,7 +33,7 @@ from headrace.events.journal import Journal
 from headrace.events.loading import Loaded, Loader, Until
 from headrace.events.reading import Reader
 from headrace.events.recorded import About, Recorded
-from headrace.events.records import ANY, READ_EVENTS_MAX, Appended, Condition, TypeCount
+from headrace.events.records import ANY, READ_EVENTS_MAX, Appended, Condition, StoredEvent, TypeCount
 from headrace.events.retries import Retries
 from headrace.events.snapshots import SnapshotPolicy
 from headrace.events.upcasting import Upcast
@@ -169,6 +169,10 @@ class EventStore:
         """
         names = [self.codec.name_of(each) if isinstance(each, type) else each for each in types]
         return self._reader.all(after=after_position, types=names, tags=tags, limit=limit)
+
+    def decoded(self, page: Sequence[StoredEvent]) -> list[Recorded]:
+        """Events of the journal as objects of their classes. Raises UnreadableEvents."""
+        return self._reader.decoded(page)
 
     def versions_report(self) -> list[TypeCount]:
         """How many events of each type and version are stored. Reads all of them."""

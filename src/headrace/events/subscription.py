@@ -5,10 +5,10 @@ place it calls the projection's function for each event and keeps the position o
 killed anywhere has either done all of a batch or nothing of it. Two processes that run the same subscription
 don't disturb each other: the place lets one batch follow the other, and each begins where the other ended.
 
-An event that the function fails at is found by taking the events of its batch one by one. It is tried alone
-a few times, because what it met may pass; then it is buried or the subscription stops, as the projection
-says. A place that does not answer is not the event's fault: that raises StoreUnavailable, counts as no
-attempt, and is tried again for ever, with pauses.
+An event that the function fails at, or that can't be read, is found by taking the events of its batch one by
+one. It is tried alone a few times, because what it met may pass; then the subscription stops, or buries it,
+as the projection says. A place that does not answer is not the event's fault: that raises StoreUnavailable,
+counts as no attempt, and is tried again for ever, with pauses.
 
 New events are looked for by asking. A notification by PostgreSQL would make the commits of all writers wait
 for one another (NOTIFY holds a lock until the commit is on disk), which costs more than a question every
@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
+from uuid import UUID
 
 from headrace.errors import ProjectionStopped, StoreUnavailable
 from headrace.events.projections.place import DeadLetter, Generation, Place, WorkFailed
@@ -32,6 +33,17 @@ IDLE_PAUSE_S: Final = 0.005
 IDLE_PAUSE_S_MAX: Final = 0.1
 """How long to wait at most before the next question, where nothing has happened for a while."""
 UNAVAILABLE_PAUSE_S_MAX: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Stands for an event that is stored and can't be read: it is poison before any function sees it."""
+
+    position: int
+    stream: str
+    id: UUID
+    type: str
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +119,8 @@ class Subscription:
                 return position
 
     def _handle(self, work: Any, event: Any) -> None:
+        if isinstance(event, Unread):
+            raise WorkFailed(event.error)
         try:
             self._projection.handle(work, event)
         except StoreUnavailable:

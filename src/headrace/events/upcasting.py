@@ -105,6 +105,19 @@ class Upcasts:
         """What is done to data, in an order that is always the same."""
         return [self._by_origin[origin].change for origin in sorted(self._by_origin)]
 
+    def origins(self, names: Iterable[str]) -> set[str]:
+        """Under which names events may be stored that are of these types today."""
+        found = set(names)
+        while True:
+            further = {
+                each.type
+                for each in self._by_origin.values()
+                if any(name in found for name, _ in each.leads_to)
+            }
+            if further <= found:
+                return found
+            found |= further
+
     def is_current(self, type_: str, version: int) -> bool:
         """Whether nothing has to be changed."""
         return self._current.get(type_) == version

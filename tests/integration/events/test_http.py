@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections import Counter
@@ -137,3 +138,25 @@ def test_who_writes_reads_what_was_written(headrace_postgres: TestDatabase) -> N
             assert (read.status_code, read.json()) == (200, {"cents": sum(range(number + 1))})
         assert client.get("/openapi.json", headers={"Host": "evil.example"}).status_code == 403
         assert client.get("/projections").json()["projections"][0]["behind"] == 0
+
+
+def test_a_fault_of_the_database_is_500_and_tells_nothing_of_it(headrace_postgres: TestDatabase) -> None:
+    async def ask(path: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000") as client:
+            return await client.get(path)
+
+    with PostgresJournal(headrace_postgres.dsn) as journal:
+        store = EventStore(journal, deciders=[Account])
+        app = create_app(store, Settings(hosts=loopback_hosts(8000)))
+        store.execute("account-1", Deposit(cents=1))
+        assert asyncio.run(ask("/streams/account-1")).status_code == 200
+        # What can't be looked for is the fault of who asks.
+        wrong = asyncio.run(ask("/streams/account-%00"))
+        assert (wrong.status_code, "PostgreSQL" in wrong.text) == (400, False)
+        headrace_postgres.execute("UPDATE headrace_events.events SET type = 'Gone'")
+        unreadable = asyncio.run(ask("/streams/account-1/events"))
+        assert (unreadable.status_code, "Gone" in unreadable.text) == (500, False)
+        headrace_postgres.execute("ALTER TABLE headrace_events.events RENAME TO elsewhere")
+        lost = asyncio.run(ask("/streams/account-1/events"))
+        assert (lost.status_code, "headrace_events" in lost.text) == (500, False)

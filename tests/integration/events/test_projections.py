@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from random import Random
 
 import psycopg
 import pytest
@@ -45,7 +46,11 @@ def add_and_count(work: PostgresWork, event: Recorded) -> None:
 
 
 ONE = Projection(
-    name="sums", handle=add, create=CREATE, batch_count_max=20, poison=Poison(attempt_count_max=2, pause_s=0)
+    name="sums",
+    handle=add,
+    create=CREATE,
+    batch_count_max=20,
+    poison=Poison(then="bury", attempt_count_max=2, pause_s=0),
 )
 TWO = Projection(
     name="sums",
@@ -165,6 +170,41 @@ def test_a_rebuild_under_live_writes_equals_a_replay_and_fires_each_effect_once(
     assert all(place.fired_at("sums", mail.id) is not None for mail in mails)
 
 
+def test_of_several_that_swap_the_same_generation_one_does_and_the_others_find_it_done(
+    store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    store.append("sum-1", [Added(amount=1)])
+    ReadModels(store, place, [ONE]).catch_up()
+    models = ReadModels(store, place, [TWO])
+    building = models._subscription(TWO).run_once(place.build(TWO))
+    assert building is not None
+    failures: list[Exception] = []
+
+    def swap() -> None:
+        try:
+            with PostgresPlace(headrace_postgres.dsn) as own:
+                own.swap(TWO, building.number, lambda _: None)
+        except Exception as error:  # noqa: BLE001 - told by the test
+            failures.append(error)
+
+    def start_others(_: int) -> None:
+        for thread in others:
+            thread.start()
+        waiting = (
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        eventually(lambda: headrace_postgres.execute(waiting) == [(2,)], "two that wait for the first")
+
+    others = [threading.Thread(target=swap, name=f"swap-{number}") for number in range(2)]
+    place.swap(TWO, building.number, start_others)
+    for thread in others:
+        thread.join()
+    assert failures == []
+    assert (live(place, "sums").number, live(place, "sums").version) == (2, 2)
+    assert totals(headrace_postgres) == {"sum-1": 1}
+
+
 def test_effects_after_the_live_position_are_held_by_a_rebuild_and_due_with_the_swap(
     store: EventStore, place: PostgresPlace
 ) -> None:
@@ -221,6 +261,39 @@ def test_effects_that_fail_wait_longer_each_time_and_stay_with_their_cause(
         "ConnectionError: no route",
         2,
     )
+    arrived: list[Effect] = []
+    mended = ReadModels(store, place, [ONE], senders={"mail": arrived.append})
+    assert mended.fire_effects() == 0
+    assert (mended.retry_effects("sums"), mended.fire_effects()) == (1, 1)
+    assert [mail.id for mail in arrived] == [failed.effect.id]
+    assert (mended.failed_effects("sums"), mended.retry_effects("sums")) == ([], 0)
+
+
+def test_effects_that_failed_can_be_given_up(store: EventStore, place: PostgresPlace) -> None:
+    def send(effect: Effect) -> None:
+        raise ConnectionError("no route")
+
+    models = ReadModels(store, place, [ONE], senders={"mail": send}, effect_attempt_count_max=1)
+    store.append("sum-1", [Added(amount=1)])
+    models.catch_up()
+    assert (models.drop_failed_effects("sums"), models.failed_effects("sums")) == (1, [])
+    # What was given up is not asked for again.
+    models.rebuild("sums")
+    assert models.fire_effects() == 0
+
+
+def test_a_cause_that_no_text_of_the_database_can_have_is_kept_all_the_same(
+    store: EventStore, place: PostgresPlace
+) -> None:
+    def send(effect: Effect) -> None:
+        raise ConnectionError("the server said \0")
+
+    models = ReadModels(store, place, [ONE], senders={"mail": send}, effect_attempt_count_max=1)
+    store.append("sum-1", [Added(amount=1)])
+    models.catch_up()
+    assert [failed.cause for failed in models.failed_effects("sums")] == [
+        "ConnectionError: the server said \\0"
+    ]
 
 
 def test_a_table_that_is_not_the_projections_own_is_never_replaced(
@@ -232,6 +305,41 @@ def test_a_table_that_is_not_the_projections_own_is_never_replaced(
     assert headrace_postgres.execute("SELECT count(*) FROM totals") == [(0,)]
     with pytest.raises(ConfigError, match="the tables of projection bad can't be made"):
         ReadModels(store, place, [Projection(name="bad", handle=add, create="CREATE TABEL x ()")])
+
+
+def test_a_view_of_somebody_else_or_of_another_projection_is_never_replaced(
+    store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    store.append("sum-1", [Added(amount=1)])
+    first = ReadModels(store, place, [ONE])
+    first.catch_up()
+    with pytest.raises(ConfigError, match=r"projection second can't show its table totals: public.totals"):
+        ReadModels(store, place, [replace(ONE, name="second", handle=lambda *_: None)])
+    assert totals(headrace_postgres) == {"sum-1": 1}
+    headrace_postgres.execute("CREATE VIEW customers AS SELECT 'x' AS stream")
+    more = replace(TWO, create=f"{TWO.create}; CREATE TABLE customers (stream text)")
+    with pytest.raises(ConfigError, match=r"public.customers is there and not its own"):
+        ReadModels(store, place, [more]).rebuild("sums")
+    assert headrace_postgres.execute("SELECT stream FROM customers") == [("x",)]
+    # Its own it replaces, and the present generation has stayed what it was.
+    assert first.rebuild("sums").version == 1
+
+
+def test_an_event_that_is_too_large_for_an_index_is_the_events_fault_and_not_tried_for_ever(
+    store: EventStore, place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    def handle(work: PostgresWork, event: Recorded) -> None:
+        # Random, since what repeats itself is compressed.
+        text = Random(7).randbytes(9_000).hex() if event.position == 1 else "short"
+        work.execute("INSERT INTO texts VALUES (%s)", (text,))
+
+    texts = replace(ONE, name="texts", handle=handle, create="CREATE TABLE texts (text text PRIMARY KEY)")
+    models = ReadModels(store, place, [texts])
+    store.append("sum-1", [Added(amount=1), Added(amount=2)])
+    models.catch_up()
+    (letter,) = models.dead_letters("texts")
+    assert (letter.position, letter.cause.split(":")[0]) == (1, "ProgramLimitExceeded")
+    assert headrace_postgres.execute("SELECT text FROM texts") == [("short",)]
 
 
 def test_a_lost_connection_is_noticed_and_the_next_attempt_goes_on(

@@ -36,7 +36,7 @@ from headrace.events.http.openapi import describe
 from headrace.events.http.preconditions import etag, expected_version, is_unchanged
 from headrace.events.http.problems import Problem, bad_request, not_found
 from headrace.events.http.query import POSITION, Query
-from headrace.events.http.reading import as_of_of, event_json, number_of, parameters_of
+from headrace.events.http.reading import as_of_of, event_json, number_of, parameters_of, status_json
 from headrace.events.projections.read_models import ReadModels
 from headrace.events.recorded import About
 from headrace.events.records import ANY
@@ -225,7 +225,8 @@ class _Server:
 
     async def _projections(self, _: Request) -> Response:
         models = self._read_models
-        return _json({"projections": [] if models is None else await run_in_threadpool(models.status)})
+        found = () if models is None else await run_in_threadpool(models.status)
+        return _json({"projections": [status_json(each) for each in found]})
 
     async def _openapi(self, _: Request) -> Response:
         return Response(self._description, media_type="application/json")

@@ -1,4 +1,4 @@
-"""Reads the parameters of questions, and writes events."""
+"""Reads the parameters of questions, and writes events and how projections are."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.datastructures import QueryParams
 
 from headrace.events.http.problems import bad_request
 from headrace.events.http.query import POSITION, Query
+from headrace.events.projections.read_models import ProjectionStatus
 from headrace.events.recorded import Recorded
 
 
@@ -75,3 +76,14 @@ def event_json(event: Recorded) -> dict[str, Any]:
         "causation_id": event.causation_id,
         "actor": event.actor,
     }
+
+
+def status_json(status: ProjectionStatus) -> dict[str, Any]:
+    """How a projection is. Of what has stopped it only the kind is told: the words are the server's own."""
+    told = msgspec.to_builtins(status)
+    kinds = {name: _kind(told[name]) for name in ("stopped", "unavailable", "effects_stopped")}
+    return {**told, **kinds}
+
+
+def _kind(error: str | None) -> str | None:
+    return None if error is None else error.partition(":")[0]

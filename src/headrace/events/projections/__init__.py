@@ -13,11 +13,13 @@ from headrace.events.projections.postgres_place import PostgresPlace
 from headrace.events.projections.postgres_work import PostgresWork
 from headrace.events.projections.projection import Poison, Projection, projection
 from headrace.events.projections.read_models import ProjectionStatus, ReadModels
+from headrace.events.projections.traces import ForgottenThere, Trace
 
 __all__ = [
     "DeadLetter",
     "Effect",
     "FailedEffect",
+    "ForgottenThere",
     "Generation",
     "GenerationState",
     "MemoryPlace",
@@ -29,5 +31,6 @@ __all__ = [
     "Projection",
     "ProjectionStatus",
     "ReadModels",
+    "Trace",
     "projection",
 ]

@@ -14,6 +14,8 @@ from headrace.errors import StoreUnavailable
 CONNECT_S_MAX: Final = 10
 IDLE_COUNT_MAX: Final = 8
 """So many connections are kept for the next transaction; more are closed when they are given back."""
+_PASSING: Final = ("08", "25006", "40", "53", "55P03", "57014", "57P01", "57P02", "57P03")
+"""SQLSTATEs, or their classes, of what may go well another time; 25006 is a standby that can't be written."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -39,7 +41,7 @@ class Connections:
                     yield connection
             finally:
                 self._give_back(connection)
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             if not is_passing(error):
                 raise
             self.close()
@@ -70,11 +72,17 @@ class Connections:
 
 
 def is_passing(error: BaseException | None) -> bool:
-    """Whether it is not the statement's fault: a lost connection, a deadlock, a server that stops."""
-    # A pipeline is aborted by a statement before, whose fault it is.
-    return isinstance(error, psycopg.OperationalError) and not isinstance(
-        error, psycopg.errors.PipelineAborted
-    )
+    """Whether it is not the statement's fault: a lost connection, a deadlock, a server that stops.
+
+    What the database has a code for is told by it: an index row that is too long is an operational error as
+    well, and would be one for ever.
+    """
+    if not isinstance(error, psycopg.Error) or isinstance(error, psycopg.errors.PipelineAborted):
+        # A pipeline is aborted by a statement before, whose fault it is.
+        return False
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate.startswith(_PASSING)
 
 
 def unavailable(error: BaseException | None) -> StoreUnavailable:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -21,10 +21,12 @@ from headrace.events.projections.place import (
     FailedEffect,
     Generation,
     GenerationState,
+    cause_of,
     effect_id,
 )
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.replaced import check_generation
+from headrace.events.projections.traces import Trace, has_any
 
 Tables = dict[str, dict[Any, Any]]
 
@@ -141,6 +143,8 @@ class MemoryPlace:
 
     def swap(self, projection: Projection, number: int, catch_up: Callable[[int], None]) -> None:
         former = self._live(projection.name)
+        if former.generation.number == number:
+            return
         with former.lock:
             catch_up(former.generation.position)
             building = self._of(projection.name, number)
@@ -156,7 +160,7 @@ class MemoryPlace:
         with self._lock:
             for kept in self._kept[name]:
                 if kept.generation.state is GenerationState.RETIRED:
-                    kept.tables, kept.letters = {}, []
+                    kept.tables, kept.letters, kept.held = {}, [], {}
 
     def dead_letters(self, name: str) -> list[DeadLetter]:
         with self._lock:
@@ -178,7 +182,7 @@ class MemoryPlace:
             try:
                 send(each.effect)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the effect
-                self._note_failure(each, f"{type(error).__name__}: {error}", attempt_count_max)
+                self._note_failure(each, cause_of(error), attempt_count_max)
             else:
                 with self._lock:
                     due.pop(each.effect.id, None)
@@ -189,9 +193,44 @@ class MemoryPlace:
         with self._lock:
             return list(self._failed[name])
 
+    def retry_effects(self, name: str) -> int:
+        with self._lock:
+            failed = self._failed.pop(name, [])
+            self._keep_due([each.effect for each in failed])
+        return len(failed)
+
+    def drop_failed_effects(self, name: str) -> int:
+        with self._lock:
+            return len(self._failed.pop(name, []))
+
     def fired_at(self, name: str, effect_id: UUID) -> datetime | None:
         with self._lock:
             return self._fired.get((name, effect_id))
+
+    def traces(self, texts: Sequence[str]) -> list[Trace]:
+        with self._lock:
+            found: list[tuple[str, str, Sequence[Any]]] = [
+                (f"{name}__g{kept.generation.number}.{table}", "row", list(rows.items()))
+                for name, every in self._kept.items()
+                for kept in every
+                for table, rows in kept.tables.items()
+            ]
+            generations = [kept for every in self._kept.values() for kept in every]
+            effects = [
+                *(each.effect.payload for due in self._due.values() for each in due.values()),
+                *(each.effect.payload for failed in self._failed.values() for each in failed),
+                *(each.payload for kept in generations for each in kept.held.values()),
+            ]
+            found.append(("effects", "payload", effects))
+            causes = [each.cause for failed in self._failed.values() for each in failed]
+            found.append(("effects", "cause", causes))
+            found.append(
+                ("dead_letters", "cause", [each.cause for kept in generations for each in kept.letters])
+            )
+            counts = [(table, column, _count(rows, texts)) for table, column, rows in found]
+        return [
+            Trace(table=table, column=column, row_count=count) for table, column, count in counts if count
+        ]
 
     def _note_failure(self, due: _Due, cause: str, attempt_count_max: int) -> None:
         with self._lock:
@@ -224,6 +263,10 @@ class MemoryPlace:
     def _live(self, name: str) -> _Kept:
         with self._lock:
             return next(each for each in self._kept[name] if each.generation.state is GenerationState.LIVE)
+
+
+def _count(rows: Sequence[Any], texts: Sequence[str]) -> int:
+    return sum(has_any(row, texts) for row in rows)
 
 
 def _first(projection: Projection, number: int, state: GenerationState) -> Generation:

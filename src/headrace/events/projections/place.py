@@ -12,7 +12,7 @@ has seen. The rules that each place keeps:
 - Effects that a batch asks for are kept with its data. Those of the live generation are due. Those of a
   building one are dropped if the live one has seen the event, and held otherwise; when it becomes live,
   those that the former one has asked for meanwhile are dropped and the others become due. So each effect of
-  each event is due once, in whichever generation.
+  each event is due once, in whichever generation. Of one that was fired nothing is kept that it carried.
 """
 
 from __future__ import annotations
@@ -26,11 +26,17 @@ from typing import Any, Final, Protocol
 from uuid import UUID, uuid5
 
 from headrace.events.projections.projection import Projection
+from headrace.events.projections.traces import Trace
 
 EFFECTS: Final = UUID("6a0b6c4e-7d0e-5f57-9f0b-3f6f1d5a2c11")
 """The name space of the ids of effects."""
 CAUSE_LENGTH_MAX: Final = 2_000
 """A longer cause of a failure is cut."""
+
+
+def cause_of(error: Exception) -> str:
+    """An error as it is kept. PostgreSQL's texts can't have a NUL."""
+    return f"{type(error).__name__}: {error}".replace("\0", "\\0")[:CAUSE_LENGTH_MAX]
 
 
 class WorkFailed(Exception):
@@ -40,7 +46,7 @@ class WorkFailed(Exception):
     """
 
     def __init__(self, error: Exception) -> None:
-        self.cause = f"{type(error).__name__}: {error}"[:CAUSE_LENGTH_MAX]
+        self.cause = cause_of(error)
         super().__init__(self.cause)
 
 
@@ -159,8 +165,17 @@ class Place(Protocol):
     def failed_effects(self, name: str) -> Sequence[FailedEffect]:
         """Those that were tried too often."""
 
+    def retry_effects(self, name: str) -> int:
+        """Let those that were tried too often be due again, as if for the first time; returns how many."""
+
+    def drop_failed_effects(self, name: str) -> int:
+        """Give up those that were tried too often, with what they carry; returns how many."""
+
     def fired_at(self, name: str, effect_id: UUID) -> datetime | None:
         """When an effect was fired."""
+
+    def traces(self, texts: Sequence[str]) -> Sequence[Trace]:
+        """Where texts stand in what is kept of all projections, effects and dead letters. Reads all of it."""
 
 
 def effect_id(projection: str, event: Any, kind: str, key: str) -> UUID:

@@ -5,8 +5,9 @@ works: statements name tables without a schema. Readers ask for views of the sam
 `public` if nothing is said, which show the tables of the live generation. A swap replaces the views in the
 transaction that makes the generation live, so that a reader sees all of the one or all of the other.
 
-The lock of a batch is the row of its generation. A swap locks the live row first and the building one last;
-batches lock one row each. So nobody waits in a circle.
+The lock of a batch is the row of its generation. Who adds a generation or swaps two takes an advisory lock
+first, so that they follow one another; a swap then locks the live row, and the building one last. Batches
+lock one row each. So nobody waits in a circle.
 
 Statements of a batch are sent without waiting for the answer to each (pipeline mode), unless the batch is of
 a single event that is suspected to be poison.
@@ -14,7 +15,7 @@ a single event that is suspected to be poison.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, LiteralString, Self, cast
@@ -27,17 +28,19 @@ from headrace.errors import ConfigError, ProjectionReplaced
 from headrace.events.projections import statements
 from headrace.events.projections.connections import Connection, Connections, is_passing, unavailable
 from headrace.events.projections.place import (
-    CAUSE_LENGTH_MAX,
     DeadLetter,
     Effect,
     FailedEffect,
     Generation,
     GenerationState,
     WorkFailed,
+    cause_of,
 )
+from headrace.events.projections.postgres_traces import find_texts
 from headrace.events.projections.postgres_work import PostgresBatch
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.replaced import check_generation
+from headrace.events.projections.traces import Trace
 from headrace.failpoints import hit
 
 SWAP_LOCK_MS_MAX: Final = 5_000
@@ -46,7 +49,7 @@ EFFECT_PAUSE_S: Final = 1.0
 """Before an effect that has failed is tried again; doubled each time."""
 EFFECT_PAUSE_S_MAX: Final = 3_600.0
 _CREATION: Final = 4_811_570_335_209_477_121
-"""The advisory lock of whoever makes tables."""
+"""The advisory lock of whoever makes tables or views."""
 
 
 class PostgresPlace:
@@ -130,13 +133,16 @@ class PostgresPlace:
         """Let a building generation become the live one, in one transaction."""
         name = projection.name
         with self._connections.transaction() as connection:
+            # Who waited for the row of the live one would find it retired, and not see the one after it.
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION,))
             row = connection.execute(self._statement(statements.LOCK_LIVE), (name,)).fetchone()
             assert row is not None, f"{name} has no live generation"
             former = _generation(name, row)
+            if former.number == number:
+                # Another process was faster.
+                return
             catch_up(former.position)
             building = self._locked(connection, projection, number)
-            if building.state is GenerationState.LIVE:
-                return
             assert building.position >= former.position, f"{building} is behind {former}"
             connection.execute(self._statement(statements.DROP_HELD), (name, number, former.position))
             connection.execute(self._statement(statements.RELEASE_HELD), (name, number))
@@ -193,12 +199,11 @@ class PostgresPlace:
             try:
                 send(effect)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is kept with the effect
-                cause = f"{type(error).__name__}: {error}"[:CAUSE_LENGTH_MAX]
                 attempt = row[5] + 1
                 connection.execute(
                     self._statement(statements.NOTE_FAILURE),
                     (
-                        cause,
+                        cause_of(error),
                         "failed" if attempt >= attempt_count_max else "due",
                         min(EFFECT_PAUSE_S * 2 ** (attempt - 1), EFFECT_PAUSE_S_MAX),
                         name,
@@ -224,11 +229,28 @@ class PostgresPlace:
             for row in rows
         ]
 
+    def retry_effects(self, name: str) -> int:
+        """Let those that were tried too often be due again."""
+        with self._connections.transaction() as connection:
+            return connection.execute(self._statement(statements.RETRY_EFFECTS), (name,)).rowcount
+
+    def drop_failed_effects(self, name: str) -> int:
+        """Give up those that were tried too often."""
+        with self._connections.transaction() as connection:
+            return connection.execute(self._statement(statements.DROP_FAILED), (name,)).rowcount
+
     def fired_at(self, name: str, effect_id: UUID) -> datetime | None:
         """When an effect was fired."""
         with self._connections.transaction() as connection:
             row = connection.execute(self._statement(statements.FIRED_AT), (name, effect_id)).fetchone()
         return None if row is None else cast("datetime", row[0])
+
+    def traces(self, texts: Sequence[str]) -> list[Trace]:
+        """Where texts stand in the tables of all generations that are not dropped, and beside them."""
+        with self._connections.transaction() as connection:
+            rows = connection.execute(self._statement(statements.UNCLEARED)).fetchall()
+            schemas = [schema_of(name, number) for name, number in rows]
+            return list(find_texts(connection, schemas, self._control, texts))
 
     def _add(self, connection: Connection, projection: Projection, state: GenerationState) -> Generation:
         row = connection.execute(
@@ -277,22 +299,27 @@ class PostgresPlace:
         for name in former:
             if name not in shown:
                 connection.execute(sql.SQL("DROP VIEW IF EXISTS {}").format(self._view(name)))
+        self._check_free(connection, projection, [name for name in shown if name not in former])
         for name in shown:
             source = sql.SQL("AS SELECT * FROM {}").format(sql.Identifier(schema, name))
             try:
                 with connection.transaction():
                     replace = sql.SQL("CREATE OR REPLACE VIEW {} ").format(self._view(name))
                     connection.execute(replace + source)
-            except (psycopg.errors.InvalidTableDefinition, psycopg.errors.WrongObjectType) as error:
-                if name not in former:
-                    raise ConfigError(
-                        f"projection {projection.name} can't show its table {name}: {self._views}.{name} is "
-                        "there and not its own; call the table by another name"
-                    ) from error
+            except psycopg.errors.InvalidTableDefinition:
                 # Columns are gone or of other types.
                 connection.execute(sql.SQL("DROP VIEW {}").format(self._view(name)))
                 connection.execute(sql.SQL("CREATE VIEW {} ").format(self._view(name)) + source)
         connection.execute(self._statement(statements.SET_VIEWS), (shown, projection.name, number))
+
+    def _check_free(self, connection: Connection, projection: Projection, names: list[str]) -> None:
+        """Nobody's tables and views are replaced, nor those of another projection."""
+        taken = connection.execute(statements.TAKEN, (self._views, names)).fetchall()
+        for (name,) in taken:
+            raise ConfigError(
+                f"projection {projection.name} can't show its table {name}: {self._views}.{name} is there "
+                "and not its own; call the table by another name"
+            )
 
     def _view(self, name: str) -> sql.Identifier:
         return sql.Identifier(self._views, name)

@@ -56,8 +56,7 @@ class PostgresBatch:
                 letter.stream,
                 letter.event_id,
                 letter.type,
-                # PostgreSQL's texts can't have it.
-                letter.cause.replace("\0", "\\0"),
+                letter.cause,
                 letter.attempt_count,
             ),
         )

@@ -33,11 +33,13 @@ Handle = Callable[[Any, Any], None]
 class Poison:
     """What becomes of an event that the function fails at.
 
-    It is tried alone, `attempt_count_max` times, with growing pauses. Then it goes to the dead letters with
-    the cause and the projection goes on without it (`bury`), or the projection stands still (`stop`).
+    It is tried alone, `attempt_count_max` times, with growing pauses. Then the projection stands still
+    (`stop`), or the event goes to the dead letters with the cause and the projection goes on without it
+    (`bury`): that is for read models which are right without some events. A sum is not, and what is wrong
+    with the function would bury them all.
     """
 
-    then: Literal["bury", "stop"] = "bury"
+    then: Literal["bury", "stop"] = "stop"
     attempt_count_max: int = 3
     pause_s: float = 0.05
     """Before the second attempt; doubled before each further one."""

@@ -5,8 +5,10 @@
         result = store.execute("account-1", Deposit(cents=500))
         models.wait_for("balances", result.position, timeout_s=2)
 
-`running` has one thread for each projection and one for effects. Where the version of a projection's code has
-changed, its thread first rebuilds it. A process that only reads calls `wait_for` and `status` and runs
+`running` has one thread for each projection and one for effects. Where a projection's code is of a newer
+version than its tables, its thread first rebuilds it. Older code stops, and `status` says so: two versions
+that run side by side would rebuild against each other without end. To go back, call `rebuild` of the older
+code while the newer one does not run. A process that only reads calls `wait_for` and `status` and runs
 nothing.
 """
 
@@ -19,12 +21,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.errors import ConfigError, NotYetProjected, ProjectionReplaced
+from headrace.errors import ConfigError, NotYetProjected, ProjectionReplaced, StoreUnavailable
+from headrace.events.forgetting import Receipt
 from headrace.events.projections.place import DeadLetter, Effect, FailedEffect, Generation, Place, live
 from headrace.events.projections.projection import Projection
 from headrace.events.projections.rebuild import OnProgress, clear, rebuild
+from headrace.events.projections.replaced import check_generation, check_newest
 from headrace.events.projections.running import keep_going
 from headrace.events.projections.source import EventSource, page_reader
+from headrace.events.projections.traces import ForgottenThere, check_texts
 from headrace.events.subscription import Subscription
 
 Send = Callable[[Effect], None]
@@ -48,6 +53,10 @@ class ProjectionStatus:
     dead_letter_count: int
     stopped: str | None
     """Why it stands still, where this process has run it and it does."""
+    unavailable: str | None = None
+    """What a database said last that does not answer, where this process runs it and tries again."""
+    effects_stopped: str | None = None
+    """Why its effects are fired no more, where this process has fired them and does not any longer."""
 
 
 class ReadModels:
@@ -69,9 +78,12 @@ class ReadModels:
             raise ConfigError(
                 f"two projections have one name: {', '.join(each.name for each in projections)}"
             )
+        self._readers = {each.name: page_reader(store, each) for each in projections}
         self._senders = dict(senders or {})
         self._effect_attempt_count_max = effect_attempt_count_max
         self._stopped: dict[str, Exception] = {}
+        self._effects_stopped: dict[str, Exception] = {}
+        self._unavailable: dict[str, StoreUnavailable | None] = {}
         for each in projections:
             place.prepare(each)
 
@@ -121,12 +133,31 @@ class ReadModels:
         return tuple(self._status(each) for each in self._projections.values())
 
     def dead_letters(self, name: str) -> Sequence[DeadLetter]:
-        """The events that a projection could not take."""
+        """The events that a projection could not take. A rebuild, by mended code, takes them again."""
         return self._place.dead_letters(self._one(name).name)
 
     def failed_effects(self, name: str) -> Sequence[FailedEffect]:
         """The effects that were tried too often."""
         return self._place.failed_effects(self._one(name).name)
+
+    def retry_effects(self, name: str) -> int:
+        """Let the effects that were tried too often be due again; returns how many."""
+        return self._place.retry_effects(self._one(name).name)
+
+    def drop_failed_effects(self, name: str) -> int:
+        """Give up the effects that were tried too often, with what they carry; returns how many."""
+        return self._place.drop_failed_effects(self._one(name).name)
+
+    def verify_forgotten(self, receipt: Receipt, texts: Sequence[str]) -> ForgottenThere:
+        """Look for what is left of somebody in read models, processes, effects and dead letters of the place.
+
+        `texts` are what must not be found: a name, an address. Reads all that the place has. What the log and
+        snapshots have is told by the store's own `verify_forgotten`.
+        """
+        check_texts(texts)
+        behind = [name for name in self._projections if live(self._place, name).position < receipt.position]
+        traces = tuple(self._place.traces(texts))
+        return ForgottenThere(subject=receipt.subject, behind=tuple(behind), traces=traces)
 
     @contextmanager
     def running(self) -> Iterator[ReadModels]:
@@ -156,28 +187,50 @@ class ReadModels:
 
         def go_on() -> bool:
             generation = live(self._place, projection.name)
-            if generation.version != projection.version:
-                rebuild(subscription, self._place, projection)
-                return True
+            if generation.version < projection.version:
+                check_newest(self._place.generations(projection.name), projection)
+            else:
+                check_generation(generation, projection)
             try:
-                is_any = False
-                while not stop.is_set() and (further := subscription.run_once(generation)) is not None:
-                    generation, is_any = further, True
+                return self._go_on(subscription, generation, stop)
             except ProjectionReplaced:
                 # The same code may have made it anew meanwhile, by whomever it was asked: it goes on there.
-                if live(self._place, projection.name).version != projection.version:
-                    raise
                 return True
-            return is_any
+
+        def note(error: StoreUnavailable | None) -> None:
+            self._unavailable[projection.name] = error
 
         self._stopped.pop(projection.name, None)
         try:
-            keep_going(go_on, stop)
+            keep_going(go_on, stop, note)
         except Exception as error:  # noqa: BLE001 - whatever it is, `status` tells it
             self._stopped[projection.name] = error
 
+    def _go_on(self, subscription: Subscription, generation: Generation, stop: threading.Event) -> bool:
+        projection = self._one(generation.projection)
+        if generation.version < projection.version:
+            rebuild(subscription, self._place, projection)
+            return True
+        is_any = False
+        while not stop.is_set() and (further := subscription.run_once(generation)) is not None:
+            generation, is_any = further, True
+        return is_any
+
     def _run_effects(self, stop: threading.Event) -> None:
-        keep_going(lambda: self.fire_effects() > 0, stop)
+        self._effects_stopped.clear()
+        keep_going(self._fire_all, stop)
+
+    def _fire_all(self) -> bool:
+        """Those of a projection that can't be fired stand still; the others go on."""
+        count = 0
+        for name in [each for each in self._projections if each not in self._effects_stopped]:
+            try:
+                count += self.fire_effects(name)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, `status` tells it
+                self._effects_stopped[name] = error
+        return count > 0
 
     def _send(self, effect: Effect) -> None:
         send = self._senders.get(effect.kind)
@@ -189,7 +242,6 @@ class ReadModels:
         name = projection.name
         found = self._place.generations(name)
         present = live(self._place, name)
-        stopped = self._stopped.get(name)
         return ProjectionStatus(
             name=name,
             generation=present.number,
@@ -198,13 +250,15 @@ class ReadModels:
             behind=max(0, self._store.journal.head() - present.position),
             building=next((each for each in found if each.number != present.number), None),
             dead_letter_count=self._place.dead_letter_count(name),
-            stopped=None if stopped is None else f"{type(stopped).__name__}: {stopped}",
+            stopped=_told(self._stopped.get(name)),
+            unavailable=_told(self._unavailable.get(name)),
+            effects_stopped=_told(self._effects_stopped.get(name)),
         )
 
     def _subscription(
         self, projection: Projection, sleep: Callable[[float], object] = time.sleep
     ) -> Subscription:
-        return Subscription(page_reader(self._store, projection), self._place, projection, sleep=sleep)
+        return Subscription(self._readers[projection.name], self._place, projection, sleep=sleep)
 
     def _chosen(self, name: str | None) -> tuple[Projection, ...]:
         return tuple(self._projections.values()) if name is None else (self._one(name),)
@@ -213,3 +267,7 @@ class ReadModels:
         if name not in self._projections:
             raise ConfigError(f"there is no projection {name!r}; there are {', '.join(self._projections)}")
         return self._projections[name]
+
+
+def _told(error: Exception | None) -> str | None:
+    return None if error is None else f"{type(error).__name__}: {error}"

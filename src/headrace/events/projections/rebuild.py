@@ -2,7 +2,7 @@
 
 1. A generation is added that is building. A rebuild that was interrupted, by this version of the code, is
    gone on with; one by other code is given up.
-2. It is brought forward, batch by batch, until it is at the end of the log.
+2. It is brought forward, batch by batch, until a batch has come to the end of the log.
 3. The live generation is held still, the building one makes up for what is between them, and takes its
    place: all in one transaction of the place. Whoever is killed before it is done has changed nothing.
 4. What the former generation kept is dropped.
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import StoreUnavailable
-from headrace.events.projections.place import Generation, Place
+from headrace.events.projections.place import Generation, Place, live
 from headrace.events.projections.projection import Projection
 from headrace.events.subscription import Subscription
 from headrace.failpoints import hit
@@ -34,7 +34,10 @@ def rebuild(
     """Rebuild a projection; returns the generation that is live then."""
     building = place.build(projection)
     hit("events.rebuild")
-    while (further := subscription.run_once(building)) is not None:
+    is_near = False
+    while not is_near and (further := subscription.run_once(building)) is not None:
+        # A batch that was not full has come to the end. Under a steady writer it is never the last one.
+        is_near = further.position - building.position < projection.batch_count_max
         building = further
         on_progress(building.position)
 
@@ -48,7 +51,7 @@ def rebuild(
     _swap(place, projection, building.number, catch_up)
     clear(place, projection.name)
     on_progress(building.position)
-    return next(each for each in place.generations(projection.name) if each.number == building.number)
+    return live(place, projection.name)
 
 
 def _swap(place: Place, projection: Projection, number: int, catch_up: Callable[[int], None]) -> None:

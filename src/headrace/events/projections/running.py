@@ -8,15 +8,22 @@ from collections.abc import Callable
 from headrace.errors import StoreUnavailable
 from headrace.events.subscription import IDLE_PAUSE_S, IDLE_PAUSE_S_MAX, UNAVAILABLE_PAUSE_S_MAX
 
+OnAnswer = Callable[[StoreUnavailable | None], None]
+"""Is told after each call what a store said that does not answer; None where all do."""
 
-def keep_going(go_on: Callable[[], bool], stop: threading.Event) -> None:
+
+def keep_going(
+    go_on: Callable[[], bool], stop: threading.Event, on_answer: OnAnswer = lambda _: None
+) -> None:
     """Call again and again; rest where there is nothing to do, and longer where a store does not answer."""
     pause_s = IDLE_PAUSE_S
     while not stop.is_set():
         try:
             is_any = go_on()
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            on_answer(error)
             pause_s = min(max(10 * IDLE_PAUSE_S, 2 * pause_s), UNAVAILABLE_PAUSE_S_MAX)
         else:
+            on_answer(None)
             pause_s = IDLE_PAUSE_S if is_any else min(2 * pause_s, IDLE_PAUSE_S_MAX)
         stop.wait(pause_s)

@@ -92,6 +92,7 @@ RETIRED: Final = """
 SELECT generation FROM {control}.generations
 WHERE projection = %s AND state = 'retired' AND NOT is_cleared ORDER BY generation
 """
+UNCLEARED: Final = "SELECT projection, generation FROM {control}.generations WHERE NOT is_cleared"
 FORGET_GENERATION: Final = """
 WITH letters AS (DELETE FROM {control}.dead_letters WHERE projection = %(projection)s
                  AND generation = %(generation)s),
@@ -103,6 +104,10 @@ WHERE projection = %(projection)s AND generation = %(generation)s
 TABLES: Final = """
 SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
 WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm') ORDER BY relname
+"""
+TAKEN: Final = """
+SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+WHERE nspname = %s AND relname = ANY(%s) ORDER BY relname
 """
 
 BURY: Final = """
@@ -138,7 +143,8 @@ WHERE projection = %s AND state = 'due' AND due_at <= clock_timestamp()
 ORDER BY due_at, position, effect_id LIMIT 1 FOR UPDATE SKIP LOCKED
 """
 NOTE_FIRED: Final = """
-UPDATE {control}.effects SET state = 'fired', fired_at = clock_timestamp(), attempt_count = attempt_count + 1
+UPDATE {control}.effects SET state = 'fired', fired_at = clock_timestamp(), attempt_count = attempt_count + 1,
+    payload = '{{}}', cause = NULL
 WHERE projection = %s AND effect_id = %s AND generation = %s
 """
 NOTE_FAILURE: Final = """
@@ -150,6 +156,11 @@ FAILED_EFFECTS: Final = """
 SELECT effect_id, kind, position, payload, cause, attempt_count FROM {control}.effects
 WHERE projection = %s AND state = 'failed' ORDER BY position, effect_id
 """
+RETRY_EFFECTS: Final = """
+UPDATE {control}.effects SET state = 'due', attempt_count = 0, due_at = clock_timestamp()
+WHERE projection = %s AND state = 'failed'
+"""
+DROP_FAILED: Final = "DELETE FROM {control}.effects WHERE projection = %s AND state = 'failed'"
 FIRED_AT: Final = """
 SELECT fired_at FROM {control}.effects WHERE projection = %s AND effect_id = %s AND state = 'fired'
 """

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import httpx
 import pytest
 
-from headrace.errors import ConfigError, StoreUnavailable
+from headrace.errors import ConfigError, StoreUnavailable, UnreadableEvents
 from headrace.events import Decider, EventStore, MemoryJournal, Recorded, Refused, decider
 from headrace.events.http import Settings, create_app, loopback_hosts, query
-from headrace.events.projections import MemoryPlace, MemoryWork, ReadModels, projection
+from headrace.events.projections import MemoryPlace, MemoryWork, Poison, ReadModels, projection
+from headrace.testing.waiting import eventually
 
 HOST = "127.0.0.1:8000"
 
@@ -343,7 +344,7 @@ def _references(node: object) -> set[str]:
 
 
 def test_a_store_that_does_not_answer_is_503_and_a_fault_of_ours_tells_nothing(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing(error: Exception) -> Callable[..., None]:
         def fail(*_: Any, **__: Any) -> None:
@@ -351,12 +352,31 @@ def test_a_store_that_does_not_answer_is_503_and_a_fault_of_ours_tells_nothing(
 
         return fail
 
-    monkeypatch.setattr(bank.store, "load", failing(StoreUnavailable("the database has given up")))
-    problem(bank.get("/streams/account-1"), 503)
-    monkeypatch.setattr(bank.store, "load", failing(RuntimeError("password=hunter2")))
+    monkeypatch.setattr(bank.store, "load", failing(StoreUnavailable("no answer of me@db.internal")))
     response = bank.get("/streams/account-1")
-    problem(response, 500)
-    assert "hunter2" not in response.text
+    problem(response, 503)
+    assert "db.internal" not in response.text
+    # The server's own log has it.
+    assert "no answer of me@db.internal" in caplog.text
+    for error in (RuntimeError("password=hunter2"), UnreadableEvents("hunter2 is stored")):
+        monkeypatch.setattr(bank.store, "load", failing(error))
+        response = bank.get("/streams/account-1")
+        problem(response, 500)
+        assert "hunter2" not in response.text
+
+
+def test_of_what_has_stopped_a_projection_only_the_kind_is_told(bank: Bank) -> None:
+    def fail(work: MemoryWork, event: Recorded) -> None:
+        raise ValueError("hunter2")
+
+    poison = Poison(attempt_count_max=1)
+    models = ReadModels(bank.store, MemoryPlace(), [replace(balances, handle=fail, poison=poison)])
+    bank.app = create_app(bank.store, Settings(hosts=loopback_hosts(8000)), read_models=models)
+    bank.post("Deposit", {"cents": 5})
+    with models.running():
+        eventually(lambda: models.status()[0].stopped is not None, "the stop")
+    (told,) = bank.get("/projections").json()["projections"]
+    assert (told["stopped"], told["unavailable"], told["behind"]) == ("ProjectionStopped", None, 1)
 
 
 def test_settings_and_queries_that_can_not_be_are_refused() -> None:

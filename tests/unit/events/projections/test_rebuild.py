@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import NotYetProjected, ProjectionReplaced
+from headrace.errors import NotYetProjected, ProjectionReplaced, StoreUnavailable
 from headrace.events import EventStore, MemoryJournal, Recorded
 from headrace.events.projections import (
     Effect,
@@ -20,7 +22,9 @@ from headrace.events.projections import (
     Poison,
     Projection,
     ReadModels,
+    Trace,
 )
+from headrace.events.projections.memory_place import MemoryBatch
 from headrace.events.projections.place import live
 from headrace.events.projections.source import page_reader
 from headrace.events.subscription import Subscription
@@ -163,6 +167,11 @@ def test_an_effect_that_fails_is_tried_again_and_then_kept_with_its_cause() -> N
     (failed,) = both.failed_effects("sums")
     assert (failed.cause, failed.attempt_count) == ("ConnectionError: no route", 3)
     assert place.fired_at("sums", failed.effect.id) is None
+    assert (both.retry_effects("sums"), both.failed_effects("sums")) == (1, [])
+    both.fire_effects()
+    assert Counter(tried) == {1: 6, 2: 1}
+    assert (both.drop_failed_effects("sums"), both.failed_effects("sums")) == (1, [])
+    assert both.fire_effects() == 0
 
 
 def test_an_effect_that_nobody_fires_is_kept_and_says_so() -> None:
@@ -204,6 +213,79 @@ def test_a_running_projection_whose_code_is_new_is_rebuilt_while_others_write() 
     assert len({mail.id for mail in post.mails}) == 150
 
 
+def test_two_versions_that_run_side_by_side_come_to_rest_at_the_newer_one() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    store.append("sum-1", [Added(amount=1)])
+    old, new = models(store, place, post, ONE), models(store, place, post, TWO)
+    with old.running():
+        old.wait_for("sums", 1, timeout_s=60)
+        with new.running():
+            eventually(lambda: old.status()[0].stopped is not None, "the end of the older one")
+            new.wait_for("sums", store.append("sum-1", [Added(amount=2)]).position, timeout_s=60)
+            assert new.status()[0].stopped is None
+    assert (live(place, "sums").number, live(place, "sums").version) == (2, 2)
+    assert "is at version 2, and this code is version 1" in str(old.status()[0].stopped)
+    assert place.tables("sums")["totals"]["all"] == 6
+    # To go back is possible where somebody asks for it.
+    assert old.rebuild("sums").version == 1
+
+
+def test_code_that_is_new_does_not_rebuild_over_what_still_newer_code_has_begun() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    models(store, place, post, ONE).catch_up()
+    begun = place.build(replace(TWO, version=3))
+    new = models(store, place, post, TWO)
+    with new.running():
+        eventually(lambda: new.status()[0].stopped is not None, "the stop")
+    assert "sums is building at version 3, and this code is version 2" in str(new.status()[0].stopped)
+    assert new.status()[0].building == begun
+
+
+class OvertakenPlace(MemoryPlace):
+    """A place where somebody else rebuilds whenever a batch of the live generation is about to begin."""
+
+    overtake: Callable[[], object] | None = None
+
+    @contextmanager
+    def begin(self, projection: Projection, number: int, *, alone: bool) -> Iterator[MemoryBatch]:
+        overtake, self.overtake = self.overtake, None
+        if overtake is not None:
+            overtake()
+        with super().begin(projection, number, alone=alone) as batch:
+            yield batch
+
+
+def test_a_running_projection_goes_on_with_what_a_rebuild_has_put_in_its_place() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), OvertakenPlace(), Post()
+    # With the same code: the command line, or the page.
+    other = models(store, place, post, ONE)
+    both = models(store, place, post, ONE)
+    with both.running():
+        for _ in range(3):
+            place.overtake = lambda: other.rebuild("sums")
+            store.append("sum-1", [Added(amount=1)])
+            eventually(lambda: place.overtake is None, "the rebuild")
+            both.wait_for("sums", store.append("sum-1", [Added(amount=1)]).position, timeout_s=60)
+        assert both.status()[0].stopped is None
+    assert live(place, "sums").number == 4
+    assert place.tables("sums")["totals"]["all"] == 6
+
+
+def test_a_rebuild_ends_although_there_is_always_one_more_event() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    both = models(store, place, post, ONE)
+    store.append("sum-1", [Added(amount=1)] * 10)
+
+    def write(position: int) -> None:
+        assert position < 100, "it runs after the writer for ever"
+        store.append("sum-1", [Added(amount=1)])
+
+    made = both.rebuild("sums", write)
+    assert (made.number, made.position >= 10) == (2, True)
+    both.catch_up()
+    assert place.tables("sums")["totals"]["all"] == store.journal.head()
+
+
 def test_a_projection_that_stands_still_says_why_and_others_go_on() -> None:
     def fail(work: MemoryWork, event: Recorded) -> None:
         raise ValueError("no")
@@ -218,3 +300,59 @@ def test_a_projection_that_stands_still_says_why_and_others_go_on() -> None:
     assert str(both.status()[0].stopped).startswith("ProjectionStopped: projection bad stands still at")
     assert both.status()[0].behind == 1
     assert both.status()[1].stopped is None
+
+
+def test_a_database_that_does_not_answer_is_told_until_it_does() -> None:
+    is_there = threading.Event()
+
+    def handle(work: MemoryWork, event: Recorded) -> None:
+        if not is_there.is_set():
+            raise StoreUnavailable("the disk is full")
+
+    store, place = EventStore(MemoryJournal(), types=[Added]), MemoryPlace()
+    store.append("sum-1", [Added(amount=1)])
+    both = ReadModels(store, place, [Projection(name="sums", handle=handle)])
+    with both.running():
+        told = "StoreUnavailable: the disk is full"
+        eventually(lambda: both.status()[0].unavailable == told, "the database's words")
+        assert both.status()[0].stopped is None
+        is_there.set()
+        eventually(lambda: both.status()[0].unavailable is None, "an answer")
+    assert live(place, "sums").position == 1
+
+
+class UnfiringPlace(MemoryPlace):
+    """A place that can't take the effects of one projection."""
+
+    def fire(self, name: str, send: Callable[[Effect], None], *, attempt_count_max: int) -> bool:
+        if name == "bad":
+            raise ValueError("no such column")
+        return super().fire(name, send, attempt_count_max=attempt_count_max)
+
+
+def test_effects_that_stand_still_say_why_and_those_of_others_are_fired() -> None:
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), UnfiringPlace(), Post()
+    bad = Projection(name="bad", handle=add)
+    both = ReadModels(store, place, [bad, ONE], senders={"mail": post.send})
+    with both.running():
+        eventually(lambda: both.status()[0].effects_stopped == "ValueError: no such column", "the stop")
+        store.append("sum-1", [Added(amount=1)])
+        eventually(lambda: [mail.projection for mail in post.mails] == ["sums"], "the mail of the other")
+    assert [each.effects_stopped is None for each in both.status()] == [False, True]
+
+
+def test_what_is_left_of_a_text_in_memory_is_named() -> None:
+    def keep(work: MemoryWork, event: Recorded) -> None:
+        work.tables["rows"][event.position] = {"deep": [b"of Ada", Added(amount=1)]}
+        work.fire("mail", {"to": "Ada"})
+
+    store, place, post = EventStore(MemoryJournal(), types=[Added]), MemoryPlace(), Post()
+    store.append("sum-1", [Added(amount=1), Added(amount=2)])
+    both = models(store, place, post, Projection(name="names", handle=keep))
+    receipt = store.forget("c1")
+    assert both.verify_forgotten(receipt, ["Ada"]).behind == ("names",)
+    both.catch_up()
+    # The mails were sent, and nothing is kept of them.
+    found = both.verify_forgotten(receipt, ["Ada"])
+    assert found.traces == (Trace(table="names__g1.rows", column="row", row_count=3),)
+    assert both.verify_forgotten(receipt, ["Bob"]).is_forgotten

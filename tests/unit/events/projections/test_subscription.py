@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.errors import ProjectionStopped, StoreUnavailable
+from headrace.errors import ConfigError, ProjectionStopped, StoreUnavailable
 from headrace.events import EventStore, MemoryJournal, Recorded
 from headrace.events.projections import MemoryPlace, MemoryWork, Poison, Projection, ReadModels, projection
 from headrace.events.projections.memory_place import MemoryBatch
 from headrace.events.projections.place import live
 from headrace.events.projections.source import page_reader
 from headrace.events.subscription import Subscription
+from headrace.events.upcasting import Written, upcast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,10 @@ def test_each_event_counts_once_whatever_is_poison_and_wherever_the_process_dies
 
     store = filled(*amounts)
     sums = Projection(
-        name="sums", handle=handle, batch_count_max=batch, poison=Poison(attempt_count_max=2, pause_s=0)
+        name="sums",
+        handle=handle,
+        batch_count_max=batch,
+        poison=Poison(then="bury", attempt_count_max=2, pause_s=0),
     )
     place = DyingPlace(deaths)
     while True:
@@ -199,3 +203,90 @@ def test_the_model_is_the_fold_of_a_prefix_after_each_batch(amounts: list[int], 
     while (further := subscription.run_once(generation)) is not None:
         generation = further
         assert sum(place.tables("sums")["totals"].values()) == prefix_sums[generation.position]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    colour: str
+
+
+def with_foreign() -> EventStore:
+    """A store in which another service has written what this one can't read."""
+    journal = MemoryJournal()
+    ours, theirs = EventStore(journal, types=[Added]), EventStore(journal, types=[Foreign])
+    ours.append("sum-1", [Added(amount=1)])
+    theirs.append("paint-1", [Foreign(colour="red")])
+    ours.append("sum-1", [Added(amount=2)])
+    theirs.append("paint-1", [Foreign(colour="blue")])
+    return ours
+
+
+def test_events_of_a_type_that_a_projection_does_not_take_need_not_be_readable() -> None:
+    place = MemoryPlace()
+    sums = Projection(name="sums", handle=total, types=(Added,), batch_count_max=1)
+    models = ReadModels(with_foreign(), place, [sums])
+    models.catch_up()
+    assert place.tables("sums")["seen"] == {1: 1, 3: 2}
+    assert models.status()[0].behind == 0
+    assert models.dead_letters("sums") == []
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 500])
+def test_an_event_that_cant_be_read_is_poison(batch: int) -> None:
+    place = MemoryPlace()
+    poison = Poison(then="bury", attempt_count_max=1)
+    sums = Projection(name="sums", handle=total, batch_count_max=batch, poison=poison)
+    models = ReadModels(with_foreign(), place, [sums])
+    models.catch_up()
+    assert place.tables("sums")["seen"] == {1: 1, 3: 2}
+    assert [(each.position, each.type) for each in models.dead_letters("sums")] == [
+        (2, "Foreign"),
+        (4, "Foreign"),
+    ]
+    assert models.dead_letters("sums")[0].cause.startswith("UnreadableEvents: events are stored that nothing")
+    stopping = Projection(name="all", handle=total, poison=Poison(then="stop", attempt_count_max=1))
+    with pytest.raises(ProjectionStopped, match=r"all stands still at position 2 \(Foreign of paint-1\)"):
+        ReadModels(with_foreign(), place, [stopping]).catch_up()
+
+
+def test_a_projection_takes_what_upcasts_read_as_its_types_and_their_subclasses() -> None:
+    journal = MemoryJournal()
+    EventStore(journal, types=[Renamed, Foreign]).append("a-1", [Renamed(name="x"), Foreign(colour="red")])
+    by_way_of = [
+        upcast("Renamed", 1, lambda _: [Written("Between", 1, {})], leads_to=[("Between", 1)]),
+        upcast("Between", 1, lambda _: [Written("Added", 1, {"amount": 7})] * 2, leads_to=[("Added", 1)]),
+    ]
+    store = EventStore(journal, types=[Added], upcasts=by_way_of)
+    store.append("sum-1", [Added(amount=1)])
+    assert _taken(store, Added) == [(1, 7), (1, 7), (3, 1)]
+    assert _taken(store, object) == [(1, 7), (1, 7), (3, 1)]
+
+
+def _taken(store: EventStore, wanted: type) -> list[tuple[int, int]]:
+    taken: list[tuple[int, int]] = []
+
+    def handle(work: MemoryWork, event: Recorded) -> None:
+        if isinstance(event.data, Added):
+            taken.append((event.position, event.data.amount))
+
+    sums = Projection(name="sums", handle=handle, types=(wanted,), batch_count_max=1)
+    ReadModels(store, MemoryPlace(), [sums]).catch_up()
+    return taken
+
+
+def test_a_projection_of_types_that_the_store_does_not_know_is_refused() -> None:
+    sums = Projection(name="sums", handle=total, types=(Foreign,))
+    with pytest.raises(ConfigError, match="sums takes Foreign, and the store knows no such events"):
+        ReadModels(new_store(), MemoryPlace(), [sums])
+
+
+def test_a_projection_stands_still_at_poison_unless_it_says_otherwise() -> None:
+    def misspelt(work: MemoryWork, event: Recorded) -> None:
+        raise KeyError("ammount")
+
+    place = MemoryPlace()
+    models = ReadModels(filled(1, 2), place, [Projection(name="sums", handle=misspelt)])
+    with pytest.raises(ProjectionStopped, match="KeyError: 'ammount'"):
+        models.catch_up()
+    assert models.dead_letters("sums") == []
+    assert models.status()[0].behind == 2
