@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from headrace.config import MIB
 from headrace.testing.failpoints import kill_at
 from headrace.testing.waiting import eventually
 
@@ -142,6 +143,20 @@ def test_records_of_partitions_that_are_added_and_of_aborted_transactions(
         eventually(lambda: queues.count(topic) >= 2, "both are there", within_s=60)
         running.end()
     assert {message.body for message in queues.take(topic)} == {b"committed", b"added"}
+
+
+def test_large_records_are_handed_over_once_wherever_the_bridge_is_killed(
+    queues: Any, name: str, bootstrap: str, bridge: Callable[..., Any], topic: str
+) -> None:
+    values = [bytes([number]) * 20_000 for number in range(250)] + [b"l" * 6 * MIB, b"last"]
+    produce(bootstrap, topic, *values, **{"message.max.bytes": str(16 * MIB)})
+    with bridge(**kill_at("bridge.queue.committed", after=3)) as killed:
+        killed.await_killed()
+    with bridge() as last:
+        last.await_ready()
+        eventually(lambda: queues.count(topic) >= len(values), "all are there", within_s=120)
+        assert last.end() == ""
+    assert [message.body for message in queues.take(topic)] == values
 
 
 def test_a_message_that_no_queue_takes_stops_the_bridge_and_is_handed_over_by_the_next(

@@ -7,9 +7,11 @@ Each batch is one transaction of AMQP, on one channel:
 
 The embedded server puts all of it on disk in one step or not at all. So the position and the messages
 before it can't disagree, wherever a kill strikes: a bridge that comes back takes the position and reads on
-from there. RabbitMQ does not promise that its transactions survive a crash as a whole: there, each record
-becomes a message at least once. The message's id is the record's place, always the same, so that a worker
-can tell.
+from there. A batch is cut by count and by bytes, because servers bound their transactions; a record that is
+larger than that is alone, and its message the last of its transaction.
+
+RabbitMQ does not promise that its transactions survive a crash as a whole: there, each record becomes a
+message at least once. The message's id is the record's place, always the same, so that a worker can tell.
 
 Only one process of a name runs, because it declares a queue that is exclusive to its connection, the lock.
 Another is refused, waits, and takes over when the first one's connection ends, and with it its open
@@ -34,13 +36,21 @@ from headrace.errors import BridgeFailed, QueueServerRefused
 from headrace.failpoints import hit
 from headrace.queue_clients.bridge.position import Position
 from headrace.queue_clients.bridge.progress import BridgeProgress
-from headrace.queue_clients.bridge.records import PERSISTENT, TopicRecord, message_of
+from headrace.queue_clients.bridge.records import (
+    PERSISTENT,
+    TopicRecord,
+    in_batches,
+    is_large,
+    message_of,
+)
 from headrace.queue_clients.bridge.topic_reader import TopicReader
 from headrace.queue_clients.channel import NO_QUEUE, QueueChannel
 from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.running import keep_running
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.config import ToQueueConfig
 
 WAIT_S_MAX: Final = 0.5
@@ -100,15 +110,36 @@ class ToQueue:
         await self._move(channel, position, tags)
         self._progress.ready(f"topic {self._config.topic}", self._target)
         while not self._stopping.is_set():
-            records = await asyncio.to_thread(reader.read, WAIT_S_MAX)
-            if records:
-                position = await self._hand_over(channel, records, position)
+            for batch in in_batches(await asyncio.to_thread(reader.read, WAIT_S_MAX)):
+                position = await self._hand_over(channel, batch, position)
                 await asyncio.to_thread(reader.show_position, position)
-                self._progress.handed_over(written=len(records))
+                self._progress.handed_over(written=len(batch))
 
     async def _hand_over(
-        self, channel: QueueChannel, records: list[TopicRecord], before: Position
+        self, channel: QueueChannel, records: Sequence[TopicRecord], before: Position
     ) -> Position:
+        after = before.after(records)
+        _, tags = await self._stored_position(channel)
+        # Only the last message of a transaction may be large.
+        if is_large(records):
+            self._publish_position(channel, after)
+            self._publish(channel, records)
+        else:
+            self._publish(channel, records)
+            self._publish_position(channel, after)
+        hit("bridge.queue.published")
+        for tag in tags:
+            channel.ack(tag)
+        await channel.commit()
+        hit("bridge.queue.committed")
+        if channel.returned:
+            reason = channel.returned.pop()
+            _, tags = await self._stored_position(channel)
+            await self._move(channel, before, tags)
+            raise BridgeFailed(f"bridge {self._config.name} stops before {records[0].place}: {reason}")
+        return after
+
+    def _publish(self, channel: QueueChannel, records: Sequence[TopicRecord]) -> None:
         config = self._config
         for record in records:
             message = message_of(record, config.queue if config.exchange is None else config.routing_key)
@@ -118,25 +149,17 @@ class ToQueue:
                 exchange=config.exchange or "",
                 routing_key=message.routing_key,
             )
-        hit("bridge.queue.published")
-        after = before.after(records)
-        _, tags = await self._stored_position(channel)
-        await self._move(channel, after, tags)
-        hit("bridge.queue.committed")
-        if channel.returned:
-            reason = channel.returned.pop()
-            _, tags = await self._stored_position(channel)
-            await self._move(channel, before, tags)
-            raise BridgeFailed(f"bridge {config.name} stops before {records[0].place}: {reason}")
-        return after
 
-    async def _move(self, channel: QueueChannel, position: Position, tags: list[int]) -> None:
-        """Put a position in place of those with these tags, and commit that with what was published."""
+    def _publish_position(self, channel: QueueChannel, position: Position) -> None:
         channel.publish(
             position.to_json(),
             properties=BasicProperties(delivery_mode=PERSISTENT, content_type="application/json"),
             routing_key=self._config.position_queue,
         )
+
+    async def _move(self, channel: QueueChannel, position: Position, tags: Sequence[int]) -> None:
+        """Put a position in place of those with these tags."""
+        self._publish_position(channel, position)
         for tag in tags:
             channel.ack(tag)
         await channel.commit()
