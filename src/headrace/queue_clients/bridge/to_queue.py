@@ -1,5 +1,7 @@
 """From a topic to a queue: each record becomes a message, once where transactions of AMQP are atomic.
 
+To an exchange it is at least once, see the end.
+
 How far the topic was handed over is itself a message: the only one of a durable queue, the position queue.
 Each batch is one transaction of AMQP, on one channel:
 
@@ -21,8 +23,15 @@ An empty position queue is new, or somebody has emptied it. Then the group's off
 are written after each batch for whoever looks, say where to go on, at least once; without them it is the
 start. Where there are two positions, what both say is true, and the further one counts for each partition.
 
-A message that no queue takes comes back when the transaction is committed, and the position is behind it.
-The bridge moves the position back to where it was, and stops with an error.
+A message that no queue takes comes back when the transaction is committed, and only then: whatever else is in
+the transaction counts. So the bridge stops with an error, and what becomes of the position depends on where
+the messages go.
+
+    to a queue     somebody has deleted it. The position was moved, and is moved back. Killed before that, the
+                   batch is gone, as is all that was in the queue.
+    to an exchange a binding is missing, and all else may be well. Nothing may be passed over, so the position
+                   is moved by a second transaction, once it is known that nothing came back. Killed between
+                   the two, or stopped by a message that came back, the bridge hands the batch over again.
 """
 
 from __future__ import annotations
@@ -119,6 +128,15 @@ class ToQueue:
         self, channel: QueueChannel, records: Sequence[TopicRecord], before: Position
     ) -> Position:
         after = before.after(records)
+        if self._config.exchange is None:
+            await self._to_queue(channel, records, before, after)
+        else:
+            await self._to_exchange(channel, records, after)
+        return after
+
+    async def _to_queue(
+        self, channel: QueueChannel, records: Sequence[TopicRecord], before: Position, after: Position
+    ) -> None:
         _, tags = await self._stored_position(channel)
         # Only the last message of a transaction may be large.
         if is_large(records):
@@ -127,17 +145,32 @@ class ToQueue:
         else:
             self._publish(channel, records)
             self._publish_position(channel, after)
-        hit("bridge.queue.published")
         for tag in tags:
             channel.ack(tag)
-        await channel.commit()
-        hit("bridge.queue.committed")
+        await self._commit(channel)
         if channel.returned:
-            reason = channel.returned.pop()
             _, tags = await self._stored_position(channel)
             await self._move(channel, before, tags)
-            raise BridgeFailed(f"bridge {self._config.name} stops before {records[0].place}: {reason}")
-        return after
+            raise self._refused(channel, records)
+
+    async def _to_exchange(
+        self, channel: QueueChannel, records: Sequence[TopicRecord], after: Position
+    ) -> None:
+        self._publish(channel, records)
+        await self._commit(channel)
+        if channel.returned:
+            raise self._refused(channel, records)
+        _, tags = await self._stored_position(channel)
+        await self._move(channel, after, tags)
+
+    async def _commit(self, channel: QueueChannel) -> None:
+        hit("bridge.queue.published")
+        await channel.commit()
+        hit("bridge.queue.committed")
+
+    def _refused(self, channel: QueueChannel, records: Sequence[TopicRecord]) -> BridgeFailed:
+        reason = channel.returned[0]
+        return BridgeFailed(f"bridge {self._config.name} stops before {records[0].place}: {reason}")
 
     def _publish(self, channel: QueueChannel, records: Sequence[TopicRecord]) -> None:
         config = self._config
