@@ -25,7 +25,8 @@ from headrace.failpoints import hit
 from headrace.queue_clients.channel import NO_QUEUE, QueueChannel
 from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.deaths import cause_of, deaths_of, sent_back
-from headrace.queue_clients.delivery import Delivery, copied
+from headrace.queue_clients.delivery import Delivery
+from headrace.queue_clients.properties import copied
 from headrace.queue_clients.redrive_filter import RedriveFilter
 
 WINDOW: Final = 100

@@ -25,7 +25,8 @@ from pika.spec import BasicProperties
 
 from headrace.config import MIB, BridgeKey
 from headrace.errors import BridgeFailed
-from headrace.queue_clients.delivery import PROPERTY_NAMES, Delivery
+from headrace.queue_clients.delivery import Delivery
+from headrace.queue_clients.properties import PROPERTY_NAMES
 
 PERSISTENT: Final = 2
 SHORT_BYTES_MAX: Final = 255
