@@ -83,7 +83,7 @@ FAILPOINTS: Final = {
     "bridge.topic.committed": "messages are committed to a topic, and the queue does not know it",
     "bridge.topic.acknowledged": "messages were handed over to a topic, and acknowledged to the queue",
     "bridge.queue.published": "records are published to a queue, and their transaction is open",
-    "bridge.queue.committed": "records are committed to a queue together with the position behind them",
+    "bridge.queue.committed": "records are committed: to a queue with the position, to an exchange before it",
     "redrive.confirmed": "a dead letter's copy is confirmed, and the original is not acknowledged",
     "push.accepted": "a message was accepted by a URL, and the queue does not know it",
     "push.dead_lettered": "a message that was given up is a dead letter, and the queue does not know it",

@@ -98,6 +98,8 @@ def _tell(asked: Redrive, result: RedriveResult, letters: list[DeadLetter], *, a
     if as_json:
         print_json({"queue": asked.queue, "dry_run": asked.dry_run, **asdict(result)})
         return
+    if result.warning is not None and result.moved < result.looked_at:
+        say(f"warning: {result.warning}")
     if letters:
         print_rows([asdict(each) for each in letters], columns=COLUMNS, as_json=False)
     if asked.dry_run:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.options import AsJson, Yes
-from headrace.cli.output import announce, print_json, print_rows, report
+from headrace.cli.output import announce, print_json, print_rows, report, say
 from headrace.cli.queue_bridge import bridge
 from headrace.cli.queue_connection import QueueName, QueuesUrl, on_connection, unknown_queue_explained
 from headrace.cli.queue_options import arguments_of, headers_of
@@ -18,7 +18,7 @@ from headrace.cli.queue_push import push
 from headrace.cli.queue_redrive import redrive
 from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.delivery import Delivery
-from headrace.queue_clients.listing import list_queues
+from headrace.queue_clients.listing import cost_of_looking, list_queues
 from headrace.queue_clients.publishing import Publishing
 
 app = typer.Typer(
@@ -155,6 +155,9 @@ def get(
     """Show the next messages of a queue: bodies, or everything with --json."""
 
     async def work(connection: QueueConnection) -> None:
+        warning = None if ack else await cost_of_looking(connection, queue)
+        if warning is not None:
+            say(f"warning: {warning}")
         channel = await connection.channel()
         for _ in range(count):
             delivery = await channel.get(queue)

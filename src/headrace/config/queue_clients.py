@@ -102,7 +102,7 @@ class ToQueueConfig:
     client_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Settings of librdkafka that a secured broker asks for."""
     batch_count_max: int = 500
-    """How many records are handed over in a transaction, at most."""
+    """How many records are handed over in a transaction, at most; fewer where they are large."""
 
     def __post_init__(self) -> None:
         _check_bridge_name(self.name)

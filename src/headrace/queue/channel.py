@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     Arguments = Mapping[str, object]
 
 TX_BYTES_MAX: Final = 4 * 1024 * 1024
+"""No message may be published after so many bytes. So the last one may be as large as any, and a commit is
+still one step on disk: in the journal, a message must begin within the first 16 MiB of its step."""
 TX_COUNT_MAX: Final = 20_000
 
 
@@ -342,8 +344,8 @@ class Channel:
         self._services.is_atomic = True
         try:
             for message, mandatory in publishes:
-                self._publish(message, mandatory=mandatory)
                 self._services.flush_soon()
+                self._publish(message, mandatory=mandatory)
             for _, entry, how in settlements:
                 self._do(entry, how)
         finally:
@@ -574,11 +576,11 @@ class Channel:
             queue.let_go_of_body(entry)
 
     def _add_to_tx(self, message: Message, *, mandatory: bool) -> None:
-        self._tx_bytes += message.body_bytes + len(message.properties)
         if self._tx_bytes > TX_BYTES_MAX or len(self._tx_publishes) >= TX_COUNT_MAX:
             raise precondition_failed(
-                f"a transaction may publish {TX_COUNT_MAX} messages and {TX_BYTES_MAX} bytes at most"
+                f"a transaction may publish {TX_COUNT_MAX} messages, and none after {TX_BYTES_MAX} bytes"
             )
+        self._tx_bytes += message.body_bytes + len(message.properties)
         self._tx_publishes.append((message, mandatory))
 
     def _check_in_tx(self) -> None:

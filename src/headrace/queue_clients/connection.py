@@ -27,6 +27,7 @@ from pika.exceptions import (
 
 from headrace.errors import ConfigError, HeadraceError, QueueServerRefused, QueueServerUnavailable
 from headrace.queue_clients.channel import CLOSE_S_MAX, QueueChannel, fail, fulfil
+from headrace.queue_clients.properties import read_header_frame
 
 OPEN_S_MAX: Final = 20.0
 BLOCKED_S_MAX: Final = 300.0
@@ -49,7 +50,7 @@ class QueueConnection:
     async def open(cls, url: str, *, name: str) -> Self:
         """Connect and log in. The name is what the server shows of this client."""
         connection = cls(url)
-        connection._pika = AsyncioConnection(
+        connection._pika = _Connection(
             _parameters(url, name),
             on_open_callback=connection._on_open,
             on_open_error_callback=connection._on_open_error,
@@ -130,6 +131,13 @@ class QueueConnection:
             f"no queue server answers at {self.address} ({reason}): start one with `headrace broker "
             "--amqp-listen 127.0.0.1:5672`, or name another with --url amqp://user:password@host:5672/"
         )
+
+
+class _Connection(AsyncioConnection):  # type: ignore[misc]  # pika has no types
+    """pika's connection, but for the headers of messages, of which pika changes some."""
+
+    def _read_frame(self) -> Any:
+        return read_header_frame(self._frame_buffer) or super()._read_frame()
 
 
 def address_of(url: str) -> str:

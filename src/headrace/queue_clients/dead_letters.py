@@ -12,7 +12,8 @@ from typing import Final
 
 from headrace.queue_clients.channel import QueueChannel
 from headrace.queue_clients.deaths import with_death
-from headrace.queue_clients.delivery import Delivery, copied
+from headrace.queue_clients.delivery import Delivery
+from headrace.queue_clients.properties import copied
 
 PERSISTENT: Final = 2
 

@@ -31,30 +31,3 @@ class Delivery:
         """The id that the publisher gave it."""
         given: str | None = self.properties.message_id
         return given or None
-
-
-def copied(properties: BasicProperties, **changes: Any) -> BasicProperties:
-    """The same properties with some changed, for a message that is published again.
-
-    The user id goes: servers refuse one that is not the publisher's own.
-    """
-    kept = {name: getattr(properties, name) for name in PROPERTY_NAMES if name != "user_id"}
-    return BasicProperties(**{**kept, **changes})
-
-
-PROPERTY_NAMES = (
-    "content_type",
-    "content_encoding",
-    "headers",
-    "delivery_mode",
-    "priority",
-    "correlation_id",
-    "reply_to",
-    "expiration",
-    "message_id",
-    "timestamp",
-    "type",
-    "user_id",
-    "app_id",
-    "cluster_id",
-)

@@ -22,6 +22,7 @@ from headrace.queue_clients.connection import QueueConnection
 
 LISTING: Final = "amq.headrace.queues"
 """What looks like a queue of the embedded server, and holds the listing of all."""
+DELIVERY_LIMIT: Final = "x-delivery-limit"
 HTTP_S_MAX: Final = 10.0
 
 Row = dict[str, Any]
@@ -47,6 +48,18 @@ async def list_queues(
             raise _unknown(name)
     wanted = set(names) or known
     return sorted((row for row in rows if row["queue"] in wanted), key=lambda row: str(row["queue"]))
+
+
+async def cost_of_looking(connection: QueueConnection, queue: str) -> str | None:
+    """What it does to a queue's messages to be looked at and given back, where that is known and matters."""
+    for row in await _embedded(connection) or ():
+        if row["queue"] == queue and DELIVERY_LIMIT in row["arguments"]:
+            limit = row["arguments"][DELIVERY_LIMIT]
+            return (
+                f"queue {queue} has {DELIVERY_LIMIT}={limit}: each message that is looked at and stays comes "
+                f"back once more, and leaves the queue when it has come back more than {limit} times"
+            )
+    return None
 
 
 async def _embedded(connection: QueueConnection) -> list[Row] | None:

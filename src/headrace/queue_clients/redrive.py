@@ -8,7 +8,7 @@
 - Only what is in the queue at the beginning is looked at, so that what dies again at once is not sent in
   circles.
 - What does not pass stays unacknowledged until the end and then returns to its place. Servers flag it as
-  redelivered.
+  redelivered, and count it where the queue has a delivery limit: then there is a warning.
 - A copy goes to the queue in which the message died last, and only there: other queues that its exchange
   feeds have had theirs. A copy that no queue takes is not acknowledged, and counted.
 """
@@ -25,7 +25,9 @@ from headrace.failpoints import hit
 from headrace.queue_clients.channel import NO_QUEUE, QueueChannel
 from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.deaths import cause_of, deaths_of, sent_back
-from headrace.queue_clients.delivery import Delivery, copied
+from headrace.queue_clients.delivery import Delivery
+from headrace.queue_clients.listing import cost_of_looking
+from headrace.queue_clients.properties import copied
 from headrace.queue_clients.redrive_filter import RedriveFilter
 
 WINDOW: Final = 100
@@ -93,6 +95,8 @@ class RedriveResult:
     """Passed, and are still there: nobody knows where they go, or no queue took them."""
     problems: list[str] = field(default_factory=list)
     """Why, each reason once."""
+    warning: str | None = None
+    """What it does to those that stay that they were looked at, where that matters."""
 
 
 async def redrive(
@@ -101,6 +105,7 @@ async def redrive(
     """Move dead letters back; with `dry_run`, only look at them. `show` sees each that passes."""
     source, target = await connection.channel(), await connection.channel(confirms=True)
     moving = _Moving(source, target, asked)
+    moving.result.warning = await cost_of_looking(connection, asked.queue)
     for _ in range(await _waiting_count(source, asked.queue)):
         if asked.limit is not None and moving.result.passed >= asked.limit:
             break

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from headrace.config import MIB
 from headrace.testing.failpoints import kill_at
 from headrace.testing.waiting import eventually
 
@@ -63,6 +64,12 @@ def test_each_record_becomes_one_message_wherever_the_bridge_is_killed(
     assert len({message.message_id for message in messages}) == COUNT
     assert messages[0].headers["kafka.key"] == "key"
     assert messages[0].headers["h"] == "x"
+
+
+def _bodies(queues: Any, queue: str, seen: list[bytes]) -> list[bytes]:
+    """What was in a queue so far; it is taken out."""
+    seen += [message.body for message in queues.take(queue)]
+    return seen
 
 
 def _has(queues: Any, queue: str, count: int) -> bool:
@@ -144,30 +151,74 @@ def test_records_of_partitions_that_are_added_and_of_aborted_transactions(
     assert {message.body for message in queues.take(topic)} == {b"committed", b"added"}
 
 
-def test_a_message_that_no_queue_takes_stops_the_bridge_and_is_handed_over_by_the_next(
-    queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any]
+def test_large_records_are_handed_over_once_wherever_the_bridge_is_killed(
+    queues: Any, name: str, bootstrap: str, bridge: Callable[..., Any], topic: str
 ) -> None:
-    async def prepare(connection: Any) -> None:
+    values = [bytes([number]) * 20_000 for number in range(250)] + [b"l" * 6 * MIB, b"last"]
+    produce(bootstrap, topic, *values, **{"message.max.bytes": str(16 * MIB)})
+    with bridge(**kill_at("bridge.queue.committed", after=3)) as killed:
+        killed.await_killed()
+    with bridge() as last:
+        last.await_ready()
+        eventually(lambda: queues.count(topic) >= len(values), "all are there", within_s=120)
+        assert last.end() == ""
+    assert [message.body for message in queues.take(topic)] == values
+
+
+@pytest.fixture
+def exchange(queues: Any, topic: str) -> tuple[str, ...]:
+    """Exchange NAME, which feeds no queue, as the target of a bridge."""
+
+    async def declare(connection: Any) -> None:
         await (await connection.channel()).declare_exchange(topic, "direct")
 
+    queues.run(declare)
+    return ("--to-exchange", topic, "--routing-key", "k")
+
+
+def _bind(queues: Any, topic: str) -> None:
     async def bind(connection: Any) -> None:
         channel = await connection.channel()
         await channel.declare_queue(topic)
         await channel.bind(topic, topic, "k")
 
-    queues.run(prepare)
+    queues.run(bind)
+
+
+def test_a_message_that_no_queue_takes_stops_the_bridge_and_is_handed_over_by_the_next(
+    queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any], exchange: tuple[str, ...]
+) -> None:
     produce(bootstrap, topic, b"1", b"2")
-    target = ("--to-exchange", topic, "--routing-key", "k")
-    with bridge(*target) as running:
+    with bridge(*exchange) as running:
         said = running.process.communicate(timeout=120)[1]
     assert "NO_ROUTE" in said
     assert running.process.returncode == 1
-    queues.run(bind)
-    with bridge(*target) as running:
+    _bind(queues, topic)
+    with bridge(*exchange) as running:
         running.await_ready()
         eventually(lambda: queues.count(topic) == 2, "both are there", within_s=60)
         running.end()
     assert [message.body for message in queues.take(topic)] == [b"1", b"2"]
+
+
+def test_a_message_that_no_queue_takes_is_not_passed_over_by_a_bridge_that_is_killed(
+    queues: Any, topic: str, bootstrap: str, bridge: Callable[..., Any], exchange: tuple[str, ...]
+) -> None:
+    seen: list[bytes] = []
+    produce(bootstrap, topic, b"1", b"2")
+    with bridge(*exchange, **kill_at("bridge.queue.committed")) as killed:
+        killed.await_killed()
+    _bind(queues, topic)
+    produce(bootstrap, topic, b"3")
+    with bridge(*exchange, **kill_at("bridge.queue.committed")) as killed:
+        killed.await_killed()
+    with bridge(*exchange) as running:
+        running.await_ready()
+        produce(bootstrap, topic, b"4")
+        eventually(lambda: b"4" in _bodies(queues, topic, seen), "the last one is there", within_s=60)
+        running.end()
+    assert sorted(set(seen)) == [b"1", b"2", b"3", b"4"]
+    assert seen.count(b"4") == 1
 
 
 @pytest.mark.parametrize("queues", ["embedded"], indirect=True)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pika.spec import BasicProperties
 
+from headrace.config import ToTopicConfig
+from headrace.errors import BridgeReplaced
+from headrace.queue_clients.bridge.topic_writer import TopicWriter
+from headrace.testing.deliveries import delivery
 from headrace.testing.failpoints import kill_at
 from headrace.testing.waiting import eventually
 
@@ -159,6 +164,35 @@ def test_a_second_bridge_of_a_name_fences_the_first_and_nothing_is_doubled(
         assert "taken over" in ended[0].end()
         values = eventually(lambda: _all_values(bootstrap, name), "all are there", within_s=120)
     assert sorted(values) == list(range(COUNT))
+
+
+class _Forgetful:
+    """A producer that loses its errors in `flush`, as the library does when callbacks run over them."""
+
+    def __init__(self, producer: Any) -> None:
+        self._producer = producer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def flush(self, timeout_s: float) -> int:
+        """Send all there is, and say nothing of how that went."""
+        with suppress(KafkaException, SystemError):
+            self._producer.flush(timeout_s)
+        raise SystemError("<method 'flush'> returned NULL without setting an exception")
+
+
+def test_a_writer_that_is_fenced_says_so_also_where_the_library_has_lost_the_error(
+    name: str, bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = ToTopicConfig(name=name, topic=name, queue=name, bootstrap=bootstrap)
+    first, second = TopicWriter(config), TopicWriter(config)
+    monkeypatch.setattr(first, "_producer", _Forgetful(first._producer))
+    with pytest.raises(BridgeReplaced, match="taken over"):
+        first.hand_over([delivery(message_id="m")])
+    assert second.hand_over([delivery(message_id="m")]).written == 1
+    first.close()
+    second.close()
 
 
 def _all_values(bootstrap: str, topic: str) -> list[int]:

@@ -82,6 +82,20 @@ def test_dead_letters_are_previewed_and_sent_back(run: Run, queues: Any, name: s
     assert run("get", f"{name}.dead").stdout == '{"amount": 5}\n'
 
 
+@pytest.mark.parametrize("queues", ["embedded"], indirect=True)
+def test_who_looks_at_messages_whose_deliveries_are_counted_is_warned(run: Run, name: str) -> None:
+    run("declare", name, "--argument", "x-delivery-limit=5")
+    run("publish", name, "1")
+    preview = ("redrive", name, "--dry-run", "--to", f"{name}.work")
+    for look in (("get", name), preview):
+        assert "x-delivery-limit=5" in run(*look).stderr
+    assert "x-delivery-limit=5" in json.loads(run(*preview, "--json").stdout.splitlines()[-1])["warning"]
+    run("declare", f"{name}.work")
+    assert "warning" not in run("redrive", name, "--yes", "--to", f"{name}.work").stderr
+    assert run("get", f"{name}.work").stderr == ""
+    assert run("get", name, "--ack").stderr == ""
+
+
 def test_nothing_is_removed_without_being_asked_for(run: Run, queues: Any, name: str) -> None:
     run("declare", name)
     run("publish", name, "x")

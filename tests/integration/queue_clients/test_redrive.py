@@ -6,8 +6,10 @@ import signal
 from typing import Any
 
 import pytest
+from pika.spec import BasicProperties
 
 from headrace.errors import ConfigError
+from headrace.queue_clients.properties import copied
 from headrace.queue_clients.redrive import DeadLetter, Redrive, RedriveResult, redrive
 from headrace.queue_clients.redrive_filter import RedriveFilter
 from headrace.testing.failpoints import kill_at
@@ -45,6 +47,21 @@ def test_all_go_back_in_order_to_where_they_died_as_new_messages(queues: Any, wo
     assert {tuple(sorted(each.headers)) for each in back} == {("tenant", "x-headrace-redriven")}
     assert len({each.message_id for each in back}) == 250
     assert queues.take(f"{work}.dead") == []
+
+
+def test_headers_of_types_that_pika_does_not_know_come_back_as_they_were(queues: Any, work: str) -> None:
+    headers = {"price": 1.5, "nested": {"list": [0.25, "x"]}}
+
+    async def publish(connection: Any) -> None:
+        channel = await connection.channel(confirms=True)
+        properties = copied(BasicProperties(delivery_mode=2), headers=headers)
+        await channel.publish(b"1", properties=properties, routing_key=work)
+
+    queues.run(publish)
+    queues.kill_letters(work, 1)
+    assert _redrive(queues, Redrive(queue=f"{work}.dead")).moved == 1
+    [back] = queues.take(work)
+    assert back.headers == {**headers, "x-headrace-redriven": 1}
 
 
 def test_a_preview_moves_nothing_and_says_what_it_would(queues: Any, work: str) -> None:

@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from headrace.errors import CorruptBatch
+from headrace.errors import CorruptBatch, QueueRefused
+from headrace.queue.channel import TX_BYTES_MAX
 from headrace.queue.fields import write_table
 from headrace.queue.journal_format import split_values, value_of, write_record
 from headrace.queue.limits import QueueLimits
@@ -203,6 +204,45 @@ def test_a_commit_is_there_whole_or_not_at_all() -> None:
         assert found in ([b"old"], [b"%d" % number * 300 for number in range(5)])
         whole += found != [b"old"]
     assert 0 < whole < 40
+
+
+def test_a_commit_with_a_large_message_at_its_end_is_there_whole_or_not_at_all() -> None:
+    large = bytes(16 * 1024 * 1024)
+    whole = 0
+    for seed in range(8):
+        bench = QueueBench(disk=SimulatedDisk(), seed=seed)
+        channel, _ = bench.channel()
+        for queue in ("q", "position"):
+            channel.queue_declare(queue, durable=True)
+        channel.basic_publish("", "position", LASTING, b"before")
+        bench.run()
+        channel.tx_select()
+        old = bench.get(channel, "position")
+        assert old is not None
+        channel.basic_publish("", "position", LASTING, b"after")
+        channel.basic_publish("", "q", LASTING, large)
+        channel.basic_ack(old.delivery_tag)
+        channel.tx_commit()
+        bench.broker.flush()
+        bench.lose_power()
+        bench.open()
+        found = {info.name: info.ready_count for info in bench.broker.queue_infos()}
+        [(position, _)] = contents(bench, "position")
+        assert (position, found) in (
+            (b"before", {"position": 1, "q": 0}),
+            (b"after", {"position": 1, "q": 1}),
+        )
+        whole += position == b"after"
+    assert 0 < whole < 8
+
+
+def test_nothing_is_published_in_a_transaction_after_its_limit(stored: QueueBench) -> None:
+    channel, _ = stored.channel()
+    channel.queue_declare("q", durable=True)
+    channel.tx_select()
+    channel.basic_publish("", "q", LASTING, bytes(TX_BYTES_MAX))
+    with pytest.raises(QueueRefused, match="none after 4194304 bytes"):
+        channel.basic_publish("", "q", LASTING, b"")
 
 
 def test_a_dead_letter_is_in_one_of_its_queues_after_a_crash_and_never_in_none() -> None:

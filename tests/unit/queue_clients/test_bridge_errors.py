@@ -32,6 +32,14 @@ def test_an_error_is_found_beneath_what_was_raised_over_it() -> None:
         raise second
 
 
+def test_the_producer_is_asked_for_an_error_that_was_lost() -> None:
+    asked = KafkaError(KafkaError._FENCED)
+    with pytest.raises(BridgeReplaced), bridge_errors("b", "host:9092", lambda: asked):
+        raise SystemError("flush returned NULL without setting an exception")
+    with pytest.raises(SystemError), bridge_errors("b", "host:9092", lambda: None):
+        raise SystemError("ours")
+
+
 def test_a_mistake_of_our_own_stays_one() -> None:
     with pytest.raises(SystemError), bridge_errors("b", "host:9092"):
         raise SystemError("ours")

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from pika.spec import BasicProperties
 
 from headrace.errors import BridgeFailed
-from headrace.queue_clients.bridge.records import TopicRecord, message_id_of, message_of, record_of
+from headrace.queue_clients.bridge.records import (
+    BATCH_BYTES_MAX,
+    TopicRecord,
+    in_batches,
+    is_large,
+    message_id_of,
+    message_of,
+    record_of,
+)
 from headrace.testing.deliveries import delivery
 
 
@@ -113,3 +121,33 @@ def test_whatever_a_record_holds_becomes_a_message_that_can_be_sent(
     read = BasicProperties()
     read.decode(encoded)
     assert read.message_id == "t-3-7"
+
+
+@given(
+    st.text(min_size=1, max_size=249),
+    st.one_of(st.none(), st.binary(max_size=300)),
+    st.one_of(st.none(), st.binary(max_size=300)),
+    st.lists(st.tuples(st.text(max_size=300) | st.just("amqp.type"), st.none() | st.binary(max_size=300))),
+    st.integers(0, 2**62),
+)
+def test_a_message_is_never_larger_than_its_record_says(
+    topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+    offset: int,
+) -> None:
+    topic = "t" * len(topic)
+    record = _record(topic=topic, key=key, value=value, headers=tuple(headers), offset=offset)
+    message = message_of(record, "q")
+    message_bytes = len(message.body) + sum(map(len, message.properties.encode()))
+    assert message_bytes <= record.message_bytes_max
+
+
+def test_batches_are_cut_by_bytes_and_what_is_larger_is_alone() -> None:
+    sizes = [BATCH_BYTES_MAX // 4] * 5 + [2 * BATCH_BYTES_MAX] + [1] * 3
+    records = [_record(value=bytes(size), offset=number) for number, size in enumerate(sizes)]
+    batches = list(in_batches(records))
+    assert [[record.offset for record in batch] for batch in batches] == [[0, 1, 2], [3, 4], [5], [6, 7, 8]]
+    assert [is_large(batch) for batch in batches] == [False, False, True, False]
+    assert list(in_batches([])) == []

@@ -16,22 +16,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from pika.spec import BasicProperties
 
-from headrace.config import BridgeKey
+from headrace.config import MIB, BridgeKey
 from headrace.errors import BridgeFailed
-from headrace.queue_clients.delivery import PROPERTY_NAMES, Delivery
+from headrace.queue_clients.delivery import Delivery
+from headrace.queue_clients.properties import PROPERTY_NAMES
 
 PERSISTENT: Final = 2
 SHORT_BYTES_MAX: Final = 255
+BATCH_BYTES_MAX: Final = 2 * MIB
+"""Half of what the embedded server takes in a transaction."""
 OF_AMQP: Final = "amqp."
 OF_KAFKA: Final = "kafka."
 _SECOND_MS: Final = 1000
+_FIXED_BYTES: Final = 256
+"""What a message says beside what its record says: names and lengths of fields, numbers, the id."""
+_FIELD_BYTES: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +56,13 @@ class TopicRecord:
     def place(self) -> str:
         """Where it is, which no other record has."""
         return f"{self.topic}-{self.partition}-{self.offset}"
+
+    @property
+    def message_bytes_max(self) -> int:
+        """Its message has no more bytes than this: body and properties."""
+        headers = sum(_FIELD_BYTES + len(name.encode()) + len(value or b"") for name, value in self.headers)
+        content = len(self.value or b"") + len(self.key or b"")
+        return _FIXED_BYTES + 2 * len(self.topic) + content + headers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +122,26 @@ def message_of(record: TopicRecord, routing_key: str | None) -> OutgoingMessage:
     )
     key = _routing_key(record) if routing_key is None else routing_key
     return OutgoingMessage(body=record.value or b"", properties=properties, routing_key=key)
+
+
+def in_batches(records: Sequence[TopicRecord]) -> Iterator[list[TopicRecord]]:
+    """The records in order, by what goes into a transaction; one that is larger is alone."""
+    batch: list[TopicRecord] = []
+    batch_bytes = 0
+    for record in records:
+        record_bytes = record.message_bytes_max
+        if batch and batch_bytes + record_bytes > BATCH_BYTES_MAX:
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(record)
+        batch_bytes += record_bytes
+    if batch:
+        yield batch
+
+
+def is_large(batch: Sequence[TopicRecord]) -> bool:
+    """Whether a batch is one record that is larger than batches are."""
+    return len(batch) == 1 and batch[0].message_bytes_max > BATCH_BYTES_MAX
 
 
 def message_id_of(record: TopicRecord) -> str:

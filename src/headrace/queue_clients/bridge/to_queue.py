@@ -1,5 +1,7 @@
 """From a topic to a queue: each record becomes a message, once where transactions of AMQP are atomic.
 
+To an exchange it is at least once, see the end.
+
 How far the topic was handed over is itself a message: the only one of a durable queue, the position queue.
 Each batch is one transaction of AMQP, on one channel:
 
@@ -7,9 +9,11 @@ Each batch is one transaction of AMQP, on one channel:
 
 The embedded server puts all of it on disk in one step or not at all. So the position and the messages
 before it can't disagree, wherever a kill strikes: a bridge that comes back takes the position and reads on
-from there. RabbitMQ does not promise that its transactions survive a crash as a whole: there, each record
-becomes a message at least once. The message's id is the record's place, always the same, so that a worker
-can tell.
+from there. A batch is cut by count and by bytes, because servers bound their transactions; a record that is
+larger than that is alone, and its message the last of its transaction.
+
+RabbitMQ does not promise that its transactions survive a crash as a whole: there, each record becomes a
+message at least once. The message's id is the record's place, always the same, so that a worker can tell.
 
 Only one process of a name runs, because it declares a queue that is exclusive to its connection, the lock.
 Another is refused, waits, and takes over when the first one's connection ends, and with it its open
@@ -19,8 +23,15 @@ An empty position queue is new, or somebody has emptied it. Then the group's off
 are written after each batch for whoever looks, say where to go on, at least once; without them it is the
 start. Where there are two positions, what both say is true, and the further one counts for each partition.
 
-A message that no queue takes comes back when the transaction is committed, and the position is behind it.
-The bridge moves the position back to where it was, and stops with an error.
+A message that no queue takes comes back when the transaction is committed, and only then: whatever else is in
+the transaction counts. So the bridge stops with an error, and what becomes of the position depends on where
+the messages go.
+
+    to a queue     somebody has deleted it. The position was moved, and is moved back. Killed before that, the
+                   batch is gone, as is all that was in the queue.
+    to an exchange a binding is missing, and all else may be well. Nothing may be passed over, so the position
+                   is moved by a second transaction, once it is known that nothing came back. Killed between
+                   the two, or stopped by a message that came back, the bridge hands the batch over again.
 """
 
 from __future__ import annotations
@@ -34,13 +45,21 @@ from headrace.errors import BridgeFailed, QueueServerRefused
 from headrace.failpoints import hit
 from headrace.queue_clients.bridge.position import Position
 from headrace.queue_clients.bridge.progress import BridgeProgress
-from headrace.queue_clients.bridge.records import PERSISTENT, TopicRecord, message_of
+from headrace.queue_clients.bridge.records import (
+    PERSISTENT,
+    TopicRecord,
+    in_batches,
+    is_large,
+    message_of,
+)
 from headrace.queue_clients.bridge.topic_reader import TopicReader
 from headrace.queue_clients.channel import NO_QUEUE, QueueChannel
 from headrace.queue_clients.connection import QueueConnection
 from headrace.queue_clients.running import keep_running
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headrace.config import ToQueueConfig
 
 WAIT_S_MAX: Final = 0.5
@@ -100,15 +119,60 @@ class ToQueue:
         await self._move(channel, position, tags)
         self._progress.ready(f"topic {self._config.topic}", self._target)
         while not self._stopping.is_set():
-            records = await asyncio.to_thread(reader.read, WAIT_S_MAX)
-            if records:
-                position = await self._hand_over(channel, records, position)
+            for batch in in_batches(await asyncio.to_thread(reader.read, WAIT_S_MAX)):
+                position = await self._hand_over(channel, batch, position)
                 await asyncio.to_thread(reader.show_position, position)
-                self._progress.handed_over(written=len(records))
+                self._progress.handed_over(written=len(batch))
 
     async def _hand_over(
-        self, channel: QueueChannel, records: list[TopicRecord], before: Position
+        self, channel: QueueChannel, records: Sequence[TopicRecord], before: Position
     ) -> Position:
+        after = before.after(records)
+        if self._config.exchange is None:
+            await self._to_queue(channel, records, before, after)
+        else:
+            await self._to_exchange(channel, records, after)
+        return after
+
+    async def _to_queue(
+        self, channel: QueueChannel, records: Sequence[TopicRecord], before: Position, after: Position
+    ) -> None:
+        _, tags = await self._stored_position(channel)
+        # Only the last message of a transaction may be large.
+        if is_large(records):
+            self._publish_position(channel, after)
+            self._publish(channel, records)
+        else:
+            self._publish(channel, records)
+            self._publish_position(channel, after)
+        for tag in tags:
+            channel.ack(tag)
+        await self._commit(channel)
+        if channel.returned:
+            _, tags = await self._stored_position(channel)
+            await self._move(channel, before, tags)
+            raise self._refused(channel, records)
+
+    async def _to_exchange(
+        self, channel: QueueChannel, records: Sequence[TopicRecord], after: Position
+    ) -> None:
+        self._publish(channel, records)
+        await self._commit(channel)
+        if channel.returned:
+            raise self._refused(channel, records)
+        _, tags = await self._stored_position(channel)
+        await self._move(channel, after, tags)
+
+    async def _commit(self, channel: QueueChannel) -> None:
+        hit("bridge.queue.published")
+        await channel.commit()
+        hit("bridge.queue.committed")
+
+    def _refused(self, channel: QueueChannel, records: Sequence[TopicRecord]) -> BridgeFailed:
+        reason = channel.returned[0]
+        return BridgeFailed(f"bridge {self._config.name} stops before {records[0].place}: {reason}")
+
+    def _publish(self, channel: QueueChannel, records: Sequence[TopicRecord]) -> None:
         config = self._config
         for record in records:
             message = message_of(record, config.queue if config.exchange is None else config.routing_key)
@@ -118,25 +182,17 @@ class ToQueue:
                 exchange=config.exchange or "",
                 routing_key=message.routing_key,
             )
-        hit("bridge.queue.published")
-        after = before.after(records)
-        _, tags = await self._stored_position(channel)
-        await self._move(channel, after, tags)
-        hit("bridge.queue.committed")
-        if channel.returned:
-            reason = channel.returned.pop()
-            _, tags = await self._stored_position(channel)
-            await self._move(channel, before, tags)
-            raise BridgeFailed(f"bridge {config.name} stops before {records[0].place}: {reason}")
-        return after
 
-    async def _move(self, channel: QueueChannel, position: Position, tags: list[int]) -> None:
-        """Put a position in place of those with these tags, and commit that with what was published."""
+    def _publish_position(self, channel: QueueChannel, position: Position) -> None:
         channel.publish(
             position.to_json(),
             properties=BasicProperties(delivery_mode=PERSISTENT, content_type="application/json"),
             routing_key=self._config.position_queue,
         )
+
+    async def _move(self, channel: QueueChannel, position: Position, tags: Sequence[int]) -> None:
+        """Put a position in place of those with these tags."""
+        self._publish_position(channel, position)
         for tag in tags:
             channel.ack(tag)
         await channel.commit()

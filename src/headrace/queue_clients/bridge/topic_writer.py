@@ -8,7 +8,7 @@ Blocking: runs on a thread beside the event loop. One thread at a time owns a wr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -88,8 +88,9 @@ class TopicWriter:
         self._config = config
         self._journal = journal_of(config.name)
         self._failures: list[KafkaError] = []
-        with self._told():
+        with bridge_errors(config.name, config.bootstrap):
             self._make_topics()
+        with self._told():
             self._open()
 
     def hand_over(self, deliveries: Sequence[Delivery]) -> Outcome:
@@ -210,13 +211,17 @@ class TopicWriter:
 
     def _cause(self, error: KafkaError) -> KafkaError:
         """Why the transaction has failed, where a record only tells that it was given up with it."""
+        return self._reason() or error
+
+    def _reason(self) -> KafkaError | None:
+        """What the producer says has happened to it."""
         try:
             # Not done in this state, and refused with the reason.
             self._producer.begin_transaction()
         except KafkaException as reason:
             found: KafkaError = reason.args[0]
-            return error if found.code() == KafkaError._STATE else found  # noqa: SLF001 - as above
-        return error
+            return None if found.code() == KafkaError._STATE else found  # noqa: SLF001 - as above
+        return None
 
     def _refused(self) -> str | None:
         """What the topic has refused for good; raises where something has failed otherwise."""
@@ -275,30 +280,36 @@ class TopicWriter:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        with bridge_errors(self._config.name, self._config.bootstrap):
+        with bridge_errors(self._config.name, self._config.bootstrap, self._reason):
             yield
 
 
 @contextmanager
-def bridge_errors(name: str, bootstrap: str) -> Iterator[None]:
-    """Turn the library's exceptions into errors that say what to do."""
+def bridge_errors(
+    name: str, bootstrap: str, reason: Callable[[], KafkaError | None] = lambda: None
+) -> Iterator[None]:
+    """Turn the library's exceptions into errors that say what to do.
+
+    The library calls back about records while it has an exception to raise, of a producer that is fenced for
+    instance. Python takes that ill: the exception comes up beneath a SystemError, or is lost. Then `reason`
+    asks the producer.
+    """
     try:
         yield
     except KafkaException as exception:
         raise explained(name, bootstrap, exception.args[0]) from exception
     except SystemError as error:
-        # The library calls back about records while it has an exception to raise, which Python takes ill.
-        cause = _kafka_exception_behind(error)
+        cause = _kafka_error_behind(error) or reason()
         if cause is None:
             raise
-        raise explained(name, bootstrap, cause.args[0]) from error
+        raise explained(name, bootstrap, cause) from error
 
 
-def _kafka_exception_behind(error: BaseException | None) -> KafkaException | None:
+def _kafka_error_behind(error: BaseException | None) -> KafkaError | None:
     """What the library has raised before others were raised over it."""
     while error is not None and not isinstance(error, KafkaException):
         error = error.__cause__ or error.__context__
-    return error
+    return None if error is None else error.args[0]
 
 
 def explained(name: str, bootstrap: str, error: KafkaError) -> HeadraceError:
