@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from headrace.errors import EventsError
+from headrace.errors import EventsError, HeadraceError
 from headrace.events.codec import EventCodec
 from headrace.events.decider import Decider
 from headrace.events.journal import Journal
 from headrace.events.records import READ_EVENTS_MAX, FoldedEvent
 from headrace.events.sealing import Keyring
 from headrace.events.snapshots import SnapshotPolicy, StateCodec
+
+logger: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +95,14 @@ class Loader:
 
     def _keep(self, decider: Decider, stream: str, loaded: Loaded, forgotten_count: int) -> None:
         snapshot = self._states[decider.category].snapshot(stream, loaded.version, loaded.state)
-        if snapshot is not None:
+        if snapshot is None:
+            return
+        try:
             self._journal.save_snapshot(snapshot, forgotten_count=forgotten_count)
+        except HeadraceError as error:
+            # The state is at hand. A role that may only read, or a database that is gone by now, is no reason
+            # to withhold it.
+            logger.warning("no snapshot of %s was kept: %s", stream, error)
 
     def _fold_from(self, decider: Decider, stream: str, start: _Start, until: Until) -> Loaded:
         state, version = start.state, start.version

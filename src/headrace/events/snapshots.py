@@ -78,7 +78,7 @@ class StateCodec:
             written = msgspec.msgpack.encode((name, msgspec.Raw(msgspec.msgpack.encode(state))))
             if self._read(written) != state:
                 return None
-        except (TypeError, ValueError, msgspec.MsgspecError):
+        except Exception:  # noqa: BLE001 - whatever a state is made of, that it can't be kept must fail no load
             return None
         return Snapshot(
             stream=stream,

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.errors import StoreUnavailable
 from headrace.events import Decider, EventStore, MemoryJournal, SnapshotPolicy, as_decider, decider
 from headrace.events.codec import EventCodec
-from headrace.events.records import FoldedEvent
+from headrace.events.records import FoldedEvent, Snapshot
 from headrace.events.snapshots import StateCodec, fingerprint
 from headrace.testing.accounts import Account, Deposit, Deposited, State, Withdrawn
 
@@ -209,3 +210,29 @@ def test_commands_are_decided_on_snapshots_too() -> None:
     store = store_over(MemoryJournal(), 3)
     for number in range(1, 11):
         assert store.execute(ACCOUNT, Deposit(amount=1)).version == number
+
+
+def test_a_state_that_can_not_be_kept_is_folded_each_time() -> None:
+    journal = Counting()
+    store = store_over(journal)
+    too_large = 10**30
+    store.append(ACCOUNT, [Deposited(amount=too_large) for _ in range(25)])
+
+    assert store.load(ACCOUNT).state.balance == 25 * too_large
+    assert store.load(ACCOUNT).version == 25
+    assert journal.read == 50
+
+
+def test_a_snapshot_that_can_not_be_written_fails_no_load(caplog: pytest.LogCaptureFixture) -> None:
+    class ReadOnly(MemoryJournal):
+        """Of a role that may only read."""
+
+        def save_snapshot(self, snapshot: Snapshot, *, forgotten_count: int) -> bool:
+            raise StoreUnavailable("permission denied for table snapshots")
+
+    journal = ReadOnly()
+    store = store_over(journal)
+    store.append(ACCOUNT, [Deposited(amount=1) for _ in range(25)])
+
+    assert store.load(ACCOUNT).state.balance == 25
+    assert "no snapshot of account-1 was kept: permission denied" in caplog.text
