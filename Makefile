@@ -32,8 +32,8 @@ test: setup  ## Run all tests, those against a real Apache Kafka and RabbitMQ in
 	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" $(PYTEST_ARGS)
 	$(BIN)/pytest -n 3 --dist worksteal -m "$(HEAVY)" $(PYTEST_ARGS)
 
-test-fast: venv  ## Run the unit and integration tests that need no Spark: about a minute
-	$(BIN)/pytest -n 4 -m "not ($(HEAVY))" tests/unit tests/integration --ignore tests/integration/failpoints $(PYTEST_ARGS)
+test-fast: venv  ## Run the unit tests, without those that generate hundreds of cases each: under a minute
+	$(BIN)/pytest -n auto -m "not ($(HEAVY) or hypothesis)" tests/unit $(PYTEST_ARGS)
 
 soak: venv  ## Tell many more stories of a broker in a world that breaks, and fuzz it; SEEDS=100000 tells that many
 	$(BIN)/python -m headrace.testing.simulation --seeds $(SEEDS)
@@ -52,6 +52,7 @@ format: venv  ## Rewrite the code in house style
 bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
 	$(BIN)/python bench/broker/beside_kafka.py
 	$(BIN)/python bench/broker/large_log.py
+	$(BIN)/python bench/queue/beside_rabbitmq.py
 	$(BIN)/python bench/latency/first_alert.py --after 30
 	$(BIN)/python bench/latency/fraud.py
 	$(BIN)/python bench/streams/realtime_stateless.py

@@ -7,7 +7,17 @@
     │   ├── PipelineError        a pipeline is defined or called in a way that can't run
     │   │   └── PipelineReplaced another run of the pipeline has taken over, from another checkpoint
     │   ├── SqlError             a statement of SQL can't be understood, or can't be run
+    │   ├── EventsError          an event store is used in a way that can't be
+    │   │   ├── Refused          a command was refused by its decider, which says why
+    │   │   ├── AppendConflict   others have appended what the decision did not know: decide again
+    │   │   │   ├── VersionConflict    the stream has another version than was expected
+    │   │   │   └── ConditionConflict  an event that the condition rules out has come
+    │   │   ├── CommandIdReused  another command has the command id already
+    │   │   ├── SubjectForgotten a person was forgotten, and nothing personal can be kept any more
+    │   │   └── UnreadableEvents stored events are of a type or version that no code reads
     │   ├── CaptureReplaced      another process has taken the capture over
+    │   ├── BridgeReplaced       another process has taken the bridge over
+    │   ├── ProjectionReplaced   a projection is at another version or generation than this code
     │   ├── DataDirectoryInUse   another process owns the data directory
     │   ├── TopicExists          a topic of that name is already there
     │   ├── UnknownTopic         no topic has that name
@@ -27,10 +37,15 @@
         ├── TransactionCoordinatorFenced  a newer instance of the transaction's coordinator has taken over
         ├── ProtocolError        a peer sent bytes that are not the protocol; its connection is closed
         ├── BrokerUnavailable    no broker answers at the address
+        ├── QueueServerUnavailable  no queue server answers at the address, or it has hung up
+        ├── QueueServerRefused   a queue server has refused what it was asked for, with a code of AMQP
+        ├── BridgeFailed         a bridge between a queue and a topic has stopped on an error
         ├── StoreUnavailable     a database does not answer, or has given up for now
         ├── SlotLost             a replication slot has lost changes, or is another's
         ├── CaptureFailed        a capture was running and stopped on an error
         ├── PipelineFailed       a pipeline was running and stopped on an error
+        ├── ProjectionStopped    a projection stands still at an event that it can't take
+        ├── NotYetProjected      a projection did not come to a position in the time given
         └── ChildFailed          a supervised process ended and may not be started again
 
 `retriable` says whether the same call may succeed later with nothing changed. `definite` says whether
@@ -39,7 +54,7 @@ the operation certainly did not happen; after an error that is not definite, it 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class HeadraceError(Exception):
@@ -73,8 +88,71 @@ class SqlError(UsageError):
     """A statement of SQL can't be understood, or can't be run."""
 
 
+class EventsError(UsageError):
+    """An event store is used in a way that can't be."""
+
+
+class Refused(EventsError):
+    """A command was refused by its decider. The message is the reason, in the words of the business."""
+
+
+class AppendConflict(EventsError):
+    """Nothing was appended: others have appended what the decision did not know. Decide again."""
+
+    retriable = True
+
+
+class VersionConflict(AppendConflict):
+    """The stream has another version than was expected.
+
+    `newer` are the events that came after the expected version, as `events.Recorded`, oldest first. Where
+    there are very many, it is the first of them.
+    """
+
+    def __init__(
+        self, message: str, *, stream: str, expected: int, actual: int, newer: tuple[Any, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.stream = stream
+        self.expected = expected
+        self.actual = actual
+        self.newer = newer
+
+
+class ConditionConflict(AppendConflict):
+    """An event that the condition rules out has come.
+
+    `newer` are the events that the condition names and that came after its position, oldest first.
+    """
+
+    def __init__(self, message: str, *, position: int, newer: tuple[Any, ...] = ()) -> None:
+        super().__init__(message)
+        self.position = position
+        self.newer = newer
+
+
+class CommandIdReused(EventsError):
+    """Another command has the command id already."""
+
+
+class SubjectForgotten(EventsError):
+    """A person was forgotten, and nothing personal can be kept under that name any more."""
+
+
+class UnreadableEvents(EventsError):
+    """Stored events are of a type or version that no code reads."""
+
+
 class CaptureReplaced(UsageError):
     """Another process has taken the capture over: this one must not come back."""
+
+
+class BridgeReplaced(UsageError):
+    """Another process has taken the bridge over, or has it: only one may run."""
+
+
+class ProjectionReplaced(UsageError):
+    """A projection is at another version or generation than this code: it must not go on with it."""
 
 
 class DataDirectoryInUse(UsageError):
@@ -176,6 +254,25 @@ class BrokerUnavailable(FaultError):
     retriable = True
 
 
+class QueueServerUnavailable(FaultError):
+    """No queue server answers at the address, or it has hung up: what was not confirmed may have happened."""
+
+    retriable = True
+    definite = False
+
+
+class QueueServerRefused(FaultError):
+    """A queue server has refused what it was asked for; `reply_code` is the code of AMQP that says why."""
+
+    def __init__(self, message: str, *, reply_code: int) -> None:
+        super().__init__(message)
+        self.reply_code = reply_code
+
+
+class BridgeFailed(FaultError):
+    """A bridge between a queue and a topic has stopped on an error; it may go on from where it was."""
+
+
 class StoreUnavailable(FaultError):
     """A database does not answer, or has given up for now."""
 
@@ -193,6 +290,16 @@ class CaptureFailed(FaultError):
 
 class PipelineFailed(FaultError):
     """A pipeline was running and stopped on an error; it may go on from its checkpoint."""
+
+
+class ProjectionStopped(FaultError):
+    """A projection stands still at an event that it can't take; it goes on from there with mended code."""
+
+
+class NotYetProjected(FaultError):
+    """A projection did not come to a position in the time given; it may do so later."""
+
+    retriable = True
 
 
 class ChildFailed(FaultError):

@@ -18,11 +18,14 @@ from headrace.config import (
     ConsoleConfig,
     LogConfig,
     PostgresConfig,
+    PushConfig,
     QueueConfig,
     RedisConfig,
     SecurityConfig,
     StreamsConfig,
     TlsConfig,
+    ToQueueConfig,
+    ToTopicConfig,
     check_topic_name,
     environment,
 )
@@ -40,6 +43,9 @@ CAPABILITIES = [
     PostgresConfig,
     RedisConfig,
     CaptureConfig,
+    ToTopicConfig,
+    ToQueueConfig,
+    PushConfig,
 ]
 
 

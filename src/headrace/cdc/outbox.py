@@ -34,6 +34,8 @@ from headrace.config.checks import check_topic_name
 from headrace.errors import ConfigError
 
 ROUTE: Final = "{route}"
+OUTBOX_TOPICS: Final = "outbox.event."
+"""What the topics of an outbox begin with."""
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _BYTEA_OID: Final = 17
 
@@ -43,7 +45,7 @@ class Outbox:
     """Which table is the outbox, and what its columns are called."""
 
     table: str = "public.outbox"
-    topic: str = f"outbox.event.{ROUTE}"
+    topic: str = f"{OUTBOX_TOPICS}{ROUTE}"
     """`{route}` stands for what the route column says."""
     route_column: str = "aggregatetype"
     key_column: str = "aggregateid"

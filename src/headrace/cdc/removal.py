@@ -8,7 +8,7 @@ that an end that was interrupted can be had again.
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -24,6 +24,8 @@ from headrace.cdc.topic_names import state_topic_of
 from headrace.config import CaptureConfig
 from headrace.errors import BrokerUnavailable
 
+QUOTE: Final = "'"
+NAME_QUOTE: Final = '"'
 ANSWER_S_MAX: Final = 30.0
 LOCK_S_MAX: Final = 3.0
 """How long the database may take to notice that a process has ended, which a person waits for."""
@@ -59,6 +61,51 @@ def remove(config: CaptureConfig) -> list[str]:
     if not publisher.other_names:
         _delete_topic(config, state_topic_of(config.prefix))
     return left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """What a capture may have left in a database that was not asked, and what removes it there."""
+
+    slot: str
+    publication: str | None
+    """None where the capture has not made it."""
+
+    @property
+    def names(self) -> list[str]:
+        """What it is."""
+        named = [f"the replication slot {self.slot}"]
+        return named if self.publication is None else [*named, f"the publication {self.publication}"]
+
+    @property
+    def statements(self) -> list[str]:
+        """SQL, to be run in the database that was captured."""
+        slot = (
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "  # noqa: S608 - told, not run
+            f"WHERE slot_name = {_quoted(self.slot, QUOTE)};"
+        )
+        if self.publication is None:
+            return [slot]
+        return [slot, f"DROP PUBLICATION IF EXISTS {_quoted(self.publication, NAME_QUOTE)};"]
+
+
+def forget_database(config: CaptureConfig) -> LeftBehind:
+    """Forget how far a capture was, and leave its database alone, which is gone. Topics of tables stay.
+
+    Where the database lives on, the lock that is in it is not taken: a process that runs is fenced by the
+    broker, and ends.
+    """
+    with closing(Publisher(config, answer_s_max=ANSWER_S_MAX, accepts_any_state=True)) as publisher:
+        state = publisher.state
+        publisher.forget()
+    if not publisher.other_names:
+        _delete_topic(config, state_topic_of(config.prefix))
+    is_own = state is None or state.owns_publication
+    return LeftBehind(slot=config.slot, publication=config.publication if is_own else None)
+
+
+def _quoted(text: str, quote: str) -> str:
+    return f"{quote}{text.replace(quote, 2 * quote)}{quote}"
 
 
 def _drop_own(control: Connection, config: CaptureConfig, state: CaptureState | None) -> list[str]:

@@ -1,4 +1,14 @@
-"""The topics of a capture: made before the first record is sent to them."""
+"""The topics of a capture: made before the first record is sent to them.
+
+A broker deletes what is on a topic after a week, unless it was told otherwise, and then no store can be built
+anew from it. So the topics of a capture are made with a retention of their own:
+
+| topics | keep |
+|---|---|
+| of tables | all events, those of a time, or the last version of each row |
+| transactions, schema changes, messages | the same; beside compacted topics of tables, what the broker says |
+| heartbeats, and events of an outbox | what the broker says |
+"""
 
 from __future__ import annotations
 
@@ -7,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from headrace.cdc.topic_names import state_topic_of
+from headrace.cdc.outbox import OUTBOX_TOPICS
+from headrace.cdc.topic_names import heartbeat_topic_of, state_topic_of
 
 if TYPE_CHECKING:
     from headrace.config import CaptureConfig
@@ -46,7 +57,7 @@ class Topics:
         """Have a topic of events."""
         # A transaction's order is told by its own topic, so that one has a single partition.
         count = 1 if topic.endswith((".transaction", ".schema-changes")) else self._config.partition_count
-        self._make(NewTopic(topic, count, config=dict(self._config.topic_settings)))
+        self._make(NewTopic(topic, count, config=kept(topic, self._config)))
 
     def _make(self, topic: NewTopic) -> None:
         [made] = self._admin.create_topics([topic], operation_timeout=self._answer_s_max).values()
@@ -56,3 +67,23 @@ class Topics:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
         self._known.add(topic.topic)
+
+
+def kept(topic: str, config: CaptureConfig) -> dict[str, str]:
+    """The settings of a new topic of events."""
+    return {**_retention(topic, config), **config.topic_settings}
+
+
+def _retention(topic: str, config: CaptureConfig) -> dict[str, str]:
+    own, _, name = topic.partition(f"{config.prefix}.")
+    # An outbox has topics outside of the prefix, unless that is `outbox`: there nothing must be compacted.
+    if own or topic == heartbeat_topic_of(config.prefix) or topic.startswith(OUTBOX_TOPICS):
+        return {}
+    if config.keeps_last_only:
+        is_of_table = "." in name
+        return {"cleanup.policy": "compact"} if is_of_table else {}
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": str(config.retention_ms),
+        "retention.bytes": "-1",
+    }

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from headrace.cli.options import AsJson, Bootstrap, DataDir, LogFormatOption, LogLevelOption, Yes
 from headrace.cli.output import print_rows, report, say
+from headrace.cli.times import parse_duration_ms
 from headrace.config import CaptureConfig, SnapshotMode, default_postgres_dsn
 from headrace.errors import ConfigError
 
@@ -70,6 +71,13 @@ OutboxTable = Annotated[
 Partitions = Annotated[
     int, typer.Option(min=1, help="Partitions of new topics; a table that is truncated needs 1.")
 ]
+Keep = Annotated[
+    str,
+    typer.Option(
+        help="What new topics of tables keep: all events, the last version of each row, or those of a time.",
+        metavar="all|last|7d",
+    ),
+]
 Numerics = Annotated[
     Literal["text", "exact"], typer.Option(help="Numerics readable, or as bytes like Debezium's default.")
 ]
@@ -82,6 +90,10 @@ NewSnapshot = Annotated[
     typer.Option(
         "--new-snapshot", help="Make a new slot and publish all rows anew; for a slot that was lost."
     ),
+]
+ForgetDatabase = Annotated[
+    bool,
+    typer.Option("--forget-database", help="Leave the database alone: for one that is gone for good."),
 ]
 Where = Annotated[str | None, typer.Option(help='Only rows for which this holds, in SQL: "id < 1000".')]
 
@@ -105,6 +117,7 @@ def add_capture(
     publication: Publication = "",
     outbox: OutboxTable = None,
     partitions: Partitions = 1,
+    keep: Keep = "all",
     numerics: Numerics = "text",
     heartbeat: HeartbeatS = 10.0,
     as_json: AsJson = False,
@@ -132,6 +145,8 @@ def add_capture(
         publication=publication,
         outbox_table=outbox,
         partition_count=partitions,
+        keeps_last_only=keep == "last",
+        retention_ms=_retention_ms(keep),
         numerics=numerics,
         heartbeat_s=heartbeat,
     )
@@ -241,11 +256,20 @@ def resume_capture(name: Name, data: DataDir, as_json: AsJson = False) -> None:
 
 
 @app.command("remove")
-def remove_capture(name: Name, data: DataDir, yes: Yes = False, as_json: AsJson = False) -> None:
+def remove_capture(
+    name: Name,
+    data: DataDir,
+    forget_database: ForgetDatabase = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
     """Drop the slot and the publication that a capture has made, and forget it. Topics of tables stay."""
     from headrace.cli.capture_runner import load, remove  # noqa: PLC0415  # see above
 
     config = load(data, name)
+    if forget_database:
+        _forget(config, yes=yes, as_json=as_json)
+        return
     if not yes:
         typer.confirm(f"Remove capture {name} with its slot {config.slot}?", abort=True, err=True)
     left = remove(config)
@@ -255,6 +279,33 @@ def remove_capture(name: Name, data: DataDir, yes: Yes = False, as_json: AsJson 
         {"capture": name, "removed": True, "left": left},
         as_json=as_json,
     )
+
+
+def _forget(config: CaptureConfig, *, yes: bool, as_json: bool) -> None:
+    from headrace.cli.capture_runner import forget  # noqa: PLC0415  # see above
+
+    if not yes:
+        typer.confirm(
+            f"Forget capture {config.name} and leave its slot {config.slot} in the database?",
+            abort=True,
+            err=True,
+        )
+    left = forget(config)
+    report(
+        f"capture {config.name} is gone; its topics are there. The database was not asked. Should it come "
+        f"back, it keeps its log for the slot until its disk is full: there, run {' '.join(left.statements)}",
+        {"capture": config.name, "removed": True, "left": left.names, "sql": left.statements},
+        as_json=as_json,
+    )
+
+
+def _retention_ms(keep: str) -> int:
+    if keep in {"all", "last"}:
+        return -1
+    try:
+        return parse_duration_ms(keep)
+    except ConfigError as error:
+        raise ConfigError(f"--keep {keep!r}: write all, last, or a time such as 7d") from error
 
 
 def _masks(given: list[str]) -> dict[str, str]:

@@ -33,7 +33,7 @@ try:
     from headrace.cdc.database_catalog import DatabaseCatalog
     from headrace.cdc.events import is_captured, selection_of
     from headrace.cdc.pause import Pause
-    from headrace.cdc.removal import begin_anew
+    from headrace.cdc.removal import LeftBehind, begin_anew, forget_database
     from headrace.cdc.removal import remove as remove_capture
     from headrace.cdc.requests import Requests, check_condition
     from headrace.cdc.slots import check_settings, read_slot
@@ -48,6 +48,8 @@ except ModuleNotFoundError as error:
 
 NOT_LOOKING: Final = frozenset({"paused", "stopped", "failed", "crashed"})
 """States in which nobody measures how much the database keeps for a capture."""
+ENDED: Final = frozenset({"new", "stopped", "done", "failed", "crashed"})
+"""States in which no process of a capture is there."""
 LOOK_S_MAX: Final = 3
 """How long a person who wants to know waits for a database that does not answer."""
 LINE_EVERY_ROWS: Final = 100_000
@@ -166,6 +168,16 @@ def set_paused(config: CaptureConfig, *, paused: bool) -> bool:
 def remove(config: CaptureConfig) -> list[str]:
     """Drop what a capture has made, and forget it; return what is left that it has not made."""
     left = remove_capture(config)
+    delete_files(config)
+    return left
+
+
+def forget(config: CaptureConfig) -> LeftBehind:
+    """Forget a capture without its database; return what may be there."""
+    status = read_status(config.directory).seen_now()
+    if status.state not in ENDED and status.process is not None:
+        raise ConfigError(f"capture {config.name} runs, in process {status.process.pid}: stop it first")
+    left = forget_database(config)
     delete_files(config)
     return left
 

@@ -23,6 +23,13 @@ def console(
         Path | None,
         typer.Option(help="A TOML file that says what to show of an application: topics, sliders, words."),
     ] = None,
+    events: Annotated[
+        Path | None,
+        typer.Option(
+            help="A Python file with deciders: the page then shows their event store, in the database that "
+            "HEADRACE_POSTGRES names."
+        ),
+    ] = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -48,4 +55,11 @@ def console(
         data_dir=data,
         client_options=client_options(),
     )
-    run_console(config, lambda url: announce(f"console serving on {url}"), view=shown)
+    desk = None
+    if events is not None:
+        # What the event store needs is an extra.
+        from headrace.cli.event_file import load_event_file  # noqa: PLC0415
+        from headrace.cli.event_store import open_desk  # noqa: PLC0415
+
+        desk = open_desk(load_event_file(events))
+    run_console(config, lambda url: announce(f"console serving on {url}"), view=shown, event_desk=desk)

@@ -120,7 +120,15 @@ def capture_child(name: str, data_dir: Path) -> ChildSpec:
     )
 
 
-def console_child(listen: Address, bootstrap: str, directory: Path, view: Path | None = None) -> ChildSpec:
+def console_child(
+    listen: Address,
+    bootstrap: str,
+    directory: Path,
+    view: Path | None = None,
+    *,
+    events: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ChildSpec:
     """The page; the address that it tells has the token that lets a browser act.
 
     The token is made here, once, so that a page that was opened may act also when the child was restarted.
@@ -133,8 +141,9 @@ def console_child(listen: Address, bootstrap: str, directory: Path, view: Path |
         arguments=(
             *("-m", "headrace", "console", "--listen", str(listen), "--bootstrap", bootstrap),
             *("--data", str(directory), *(("--view", str(view)) if view else ())),
+            *(("--events", str(events)) if events else ()),
         ),
-        environment={"HEADRACE_CONSOLE_TOKEN": new_token()},
+        environment={"HEADRACE_CONSOLE_TOKEN": new_token(), **(environment or {})},
         ready=re.compile(r"serving on (\S+)"),
         ready_within_s=30,
     )

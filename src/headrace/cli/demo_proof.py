@@ -1,10 +1,10 @@
-"""What a demo has to show, by the page's own numbers: alerts, or changes in all stores."""
+"""What a demo has to show, by the page's own numbers: alerts, other results, or changes in all stores."""
 
 from __future__ import annotations
 
 import json
 import urllib.request
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from headrace.cli import demo_recipe
 from headrace.errors import FaultError
@@ -19,8 +19,11 @@ class Proof(Protocol):
     def status(self) -> str:
         """How it goes, in a line."""
 
-    def end(self) -> None:
-        """Count for the last time: the page is about to go."""
+    def count(self) -> None:
+        """Count what came so far. Whoever calls this last does so while the page is still there."""
+
+    def is_given(self) -> bool:
+        """Whether what was counted last is enough."""
 
     def verdict(self, seconds: float) -> str:
         """What was seen, in a line; raises FaultError where that is too little."""
@@ -28,11 +31,21 @@ class Proof(Protocol):
 
 def proof_of(kind: demo_recipe.Proof, page: str) -> Proof:
     """The proof of this kind, by the page at this address."""
-    return AlertsSeen(page) if kind == "alerts" else StoresReached(page)
+    kinds: dict[demo_recipe.Proof, type[AlertsSeen | StoresReached]] = {
+        "alerts": AlertsSeen,
+        "results": ResultsSeen,
+        "stores": StoresReached,
+    }
+    return kinds[kind](page)
 
 
 class AlertsSeen:
     """Alerts came."""
+
+    inputs: ClassVar = "transactions"
+    """What the input's records are."""
+    results: ClassVar = "alerts"
+    """What the records are that are shown one by one."""
 
     def __init__(self, page: str) -> None:
         self._page = page
@@ -47,27 +60,39 @@ class AlertsSeen:
             return f"the page does not answer: {error}"
         latency = stats["latency"]
         return (
-            f"{stats['input']['per_s'] or 0:.0f} transactions/s   {stats['alerts']['alert_count']} alerts   "
+            f"{stats['input']['per_s'] or 0:.0f} {self.inputs}/s   "
+            f"{stats['alerts']['alert_count']} {self.results}   "
             f"latency p50 {_ms(latency['p50_ms'])}, p99 {_ms(latency['p99_ms'])}"
         )
 
-    def end(self) -> None:
+    def count(self) -> None:
         """Count the alerts that came meanwhile."""
         self._seen = self._count() - self._before
 
+    def is_given(self) -> bool:
+        """Whether there was one."""
+        return self._seen > 0
+
     def verdict(self, seconds: float) -> str:
         """How many there were."""
-        if self._seen <= 0:
-            raise FaultError(f"no alert was seen in {seconds:.0f} s: {_ADVICE}")
-        return f"{self._seen} alerts were seen"
+        if not self.is_given():
+            raise FaultError(f"no {self.results.removesuffix('s')} was seen in {seconds:.0f} s: {_ADVICE}")
+        return f"{self._seen} {self.results} were seen"
 
     def _count(self) -> int:
         try:
             return int(ask(self._page, "stats")["alerts"]["alert_count"])
         except (OSError, ValueError) as error:
             raise FaultError(
-                f"the page at {self._page} does not say how many alerts it has seen: {error}"
+                f"the page at {self._page} does not say how many {self.results} it has seen: {error}"
             ) from error
+
+
+class ResultsSeen(AlertsSeen):
+    """Results of pipelines came, which are no alerts."""
+
+    inputs = "events"
+    results = "results"
 
 
 class StoresReached:
@@ -90,19 +115,24 @@ class StoresReached:
         ]
         return "   ".join(told) or "no store yet"
 
-    def end(self) -> None:
+    def count(self) -> None:
         """Count the changes that came to each store meanwhile."""
         self._seen = {name: count - self._before.get(name, 0) for name, count in self._counts().items()}
 
+    def is_given(self) -> bool:
+        """Whether some came to each."""
+        return bool(self._seen) and not self._lacking()
+
     def verdict(self, seconds: float) -> str:
         """How many there were, in each."""
-        lacking = sorted(name for name, count in self._seen.items() if count <= 0)
-        if lacking or not self._seen:
-            raise FaultError(
-                f"no change was seen in {', '.join(lacking) or 'any store'} in {seconds:.0f} s: {_ADVICE}"
-            )
+        if not self.is_given():
+            stores = ", ".join(self._lacking()) or "any store"
+            raise FaultError(f"no change was seen in {stores} in {seconds:.0f} s: {_ADVICE}")
         told = ", ".join(f"{name} {count}" for name, count in sorted(self._seen.items()))
         return f"changes were seen to arrive in all stores: {told}"
+
+    def _lacking(self) -> list[str]:
+        return sorted(name for name, count in self._seen.items() if count <= 0)
 
     def _counts(self) -> dict[str, int]:
         try:

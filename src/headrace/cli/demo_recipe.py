@@ -5,12 +5,13 @@
     generator = "shop_generate.py"
     rate = 20                               # what the generator is told with --rate, unless the user says so
     unit = "transactions"                   # what it makes that many of in a second
-    proof = "stores"                        # what must be seen: `alerts`, or changes in all `stores`
+    proof = "stores"                        # what must be seen: `alerts`, `results`, changes in all `stores`
     page = "/stores"                        # which page to open; the first one if nothing is said
     is_realtime = false                     # whether pipelines run in real-time mode
     prepare = ["--dsn", "{postgres}", "--tables-only"]     # options of the generator, before all else
     generate = ["--dsn", "{postgres}"]                     # the same when it runs, beside --rate and --seed
     run = ["--shuffle-partitions", "1"]     # further options of `headrace run`; may be left out
+    events = "bank.py"                      # deciders of the event store that the page shows; may be left out
 
     [capture]                               # what is captured from PostgreSQL; may be left out
     name = "shop"
@@ -37,7 +38,7 @@ from headrace.errors import ConfigError
 
 FILE_NAME: Final = "demo.toml"
 Need = Literal["postgres", "redis"]
-Proof = Literal["alerts", "stores"]
+Proof = Literal["alerts", "results", "stores"]
 _ALWAYS_THERE: Final = frozenset({"bootstrap", "directory"})
 
 
@@ -64,6 +65,7 @@ class Recipe:
     run: tuple[str, ...] = ()
     needs: tuple[Need, ...] = ()
     page: str = "/"
+    events: str = ""
     capture: Capture | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,6 +78,10 @@ class Recipe:
         require(
             self.capture is None or "postgres" in self.needs,
             'there is a capture and no database: write needs = ["postgres"]',
+        )
+        require(
+            not self.events or "postgres" in self.needs,
+            'there are events and no database: write needs = ["postgres"]',
         )
         for text in (*self.prepare, *self.generate, *self.run, *self.environment.values()):
             unknown = sorted(_placeholders(text) - {*_ALWAYS_THERE, *self.needs})

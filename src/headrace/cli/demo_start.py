@@ -77,7 +77,16 @@ def start_parts(
     view = example / VIEW_NAME
     tell_rate(view, addresses.bootstrap, options.rate)
     listen = free_address("page", options.port)
-    page = supervisor.start(console_child(listen, addresses.bootstrap, directory, view))
+    page = supervisor.start(
+        console_child(
+            listen,
+            addresses.bootstrap,
+            directory,
+            view,
+            events=example / recipe.events if recipe.events else None,
+            environment={"HEADRACE_POSTGRES": addresses.postgres} if addresses.postgres else {},
+        )
+    )
     say(f"page      [bold]{page_to_open(page, recipe.page)}[/bold]")
     say("pipeline  starting Spark (about half a minute)")
     running = supervisor.start(

@@ -60,6 +60,9 @@ def row_of(status: Status, lag: int | None) -> dict[str, object]:
         "started_at": _time(status.started_at),
         "updated_at": _time(status.updated_at),
         "restarts": status.restart_count,
+        "resumes": status.resume_count,
+        "resume_reason": status.resume_reason,
+        "resumed_at": None if status.resumed_at is None else _time(status.resumed_at),
         "last_error": status.last_error,
         "last_error_at": None if status.last_error_at is None else _time(status.last_error_at),
         "batch_id": status.batch_id,
@@ -131,11 +134,20 @@ def _time(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _say_errors(statuses: Sequence[Status]) -> None:
     for status in statuses:
         if status.restart_count:
-            times = "once" if status.restart_count == 1 else f"{status.restart_count} times"
-            say(f"{status.name} was started again {times} by its supervisor")
+            say(f"{status.name} was started again {_times(status.restart_count)} by its supervisor")
+        if status.resume_reason is not None:
+            at = "" if status.resumed_at is None else f" at {_time(status.resumed_at)}"
+            say(
+                f"{status.name} was started again {_times(status.resume_count)} by its driver, last{at}: "
+                f"{escape(status.resume_reason)}"
+            )
         if status.last_error is not None:
             at = "" if status.last_error_at is None else f" at {_time(status.last_error_at)}"
             say(f"{status.name} last failed{at}: {escape(status.last_error)}")

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from importlib.util import find_spec
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from headrace.cli.foreground import stop_on_signals
+from headrace.cli.embedded_server import LoopbackListen, serve
 from headrace.cli.options import DataDir
-from headrace.cli.output import announce
 from headrace.config import Address, Durability, PostgresConfig
 from headrace.errors import SetupError
-
-LOOP_PAUSE_S: Final = 0.2
 
 
 def postgres(
     data: DataDir,
-    listen: Annotated[
-        str, typer.Option(help="Where to listen, on this machine only; port 0 picks a free one.")
-    ] = "127.0.0.1:5432",
+    listen: LoopbackListen = "127.0.0.1:5432",
     durability: Annotated[
         Durability, typer.Option(help="sync: committed means on disk. os: in the page cache, for tests.")
     ] = "sync",
@@ -35,15 +29,7 @@ def postgres(
     from headrace.postgres import EmbeddedPostgres  # noqa: PLC0415
 
     config = PostgresConfig(data_dir=data, listen=Address.parse(listen), durability=durability)
-    stop_on_signals()
-    try:
-        with EmbeddedPostgres(config) as server:
-            announce(f"PostgreSQL is listening: {server.shown_dsn}")
-            while True:
-                server.check()
-                time.sleep(LOOP_PAUSE_S)
-    except KeyboardInterrupt:
-        pass
+    serve(EmbeddedPostgres(config), lambda server: f"PostgreSQL is listening: {server.shown_dsn}")
 
 
 def has_postgres() -> bool:

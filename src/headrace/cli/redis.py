@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from importlib.util import find_spec
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.cli.foreground import stop_on_signals
+from headrace.cli.embedded_server import LoopbackListen, serve
 from headrace.cli.options import DataDir
-from headrace.cli.output import announce
 from headrace.config import Address, Durability, RedisConfig
 from headrace.errors import SetupError
 
-LOOP_PAUSE_S: Final = 0.2
+if TYPE_CHECKING:
+    from headrace.redis import EmbeddedRedis
 
 
 def redis(
     data: DataDir,
-    listen: Annotated[
-        str, typer.Option(help="Where to listen, on this machine only; port 0 picks a free one.")
-    ] = "127.0.0.1:6379",
+    listen: LoopbackListen = "127.0.0.1:6379",
     durability: Annotated[
         Durability, typer.Option(help="sync: answered means on disk. os: in the page cache, for tests.")
     ] = "sync",
@@ -35,17 +32,13 @@ def redis(
     from headrace.redis import EmbeddedRedis  # noqa: PLC0415
 
     config = RedisConfig(data_dir=data, listen=Address.parse(listen), durability=durability)
-    stop_on_signals()
-    try:
-        with EmbeddedRedis(config) as server:
-            # The URL without the password, which ends with an @.
-            address = server.url.rpartition("@")[2]
-            announce(f"Redis is listening on redis://{address}, its password is in {server.home}/password")
-            while True:
-                server.check()
-                time.sleep(LOOP_PAUSE_S)
-    except KeyboardInterrupt:
-        pass
+    serve(EmbeddedRedis(config), _greeting)
+
+
+def _greeting(server: EmbeddedRedis) -> str:
+    # The URL without the password, which ends with an @.
+    address = server.url.rpartition("@")[2]
+    return f"Redis is listening on redis://{address}, its password is in {server.home}/password"
 
 
 def require_redis() -> None:

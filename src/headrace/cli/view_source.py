@@ -142,6 +142,8 @@ def scratch_of(config: CaptureConfig, tables: Sequence[str], directory: Path) ->
         outbox_table=None,
         heartbeat_s=0,
         client_options=client_options(),
+        keeps_last_only=False,
+        retention_ms=-1,
         topic_settings={},
     )
 

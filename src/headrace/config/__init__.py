@@ -22,6 +22,7 @@ from headrace.config.environment import (
     default_jars_dir,
     default_postgres_dsn,
     default_postgres_programs,
+    default_queues_url,
     default_redis_program,
     default_tls_key_password,
     environment_with,
@@ -33,6 +34,7 @@ from headrace.config.environment import (
 from headrace.config.log import COMPRESSION_TYPES, LogConfig
 from headrace.config.postgres import PostgresConfig
 from headrace.config.queue import QueueConfig
+from headrace.config.queue_clients import BridgeKey, BridgeStart, PushConfig, ToQueueConfig, ToTopicConfig
 from headrace.config.redis import RedisConfig
 from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityConfig, TlsConfig
 from headrace.config.streams import GUARANTEES, Guarantee, StreamsConfig
@@ -51,6 +53,8 @@ __all__ = [
     "SASL_MECHANISMS",
     "TOPIC_NAME",
     "Address",
+    "BridgeKey",
+    "BridgeStart",
     "BrokerConfig",
     "CaptureConfig",
     "ConsoleConfig",
@@ -58,6 +62,7 @@ __all__ = [
     "Guarantee",
     "LogConfig",
     "PostgresConfig",
+    "PushConfig",
     "QueueConfig",
     "RedisConfig",
     "SaslMechanism",
@@ -65,6 +70,8 @@ __all__ = [
     "SnapshotMode",
     "StreamsConfig",
     "TlsConfig",
+    "ToQueueConfig",
+    "ToTopicConfig",
     "check_metrics_address",
     "check_topic_name",
     "default_bootstrap",
@@ -75,6 +82,7 @@ __all__ = [
     "default_jars_dir",
     "default_postgres_dsn",
     "default_postgres_programs",
+    "default_queues_url",
     "default_redis_program",
     "default_tls_key_password",
     "environment_with",

@@ -60,8 +60,12 @@ class CaptureConfig:
     """Whether a delete is followed by a record without a value, for compaction."""
     partition_count: int = 1
     """How many partitions new topics of tables have."""
+    keeps_last_only: bool = False
+    """Whether new topics of tables keep the last version of each row only (compaction); else all events."""
+    retention_ms: int = -1
+    """How long new topics keep events; -1: for ever, whatever the broker does with other topics."""
     topic_settings: Mapping[str, str] = field(default_factory=dict)
-    """Settings of new topics of tables, such as cleanup.policy=compact."""
+    """Further settings of new topics of events, such as max.message.bytes."""
     heartbeat_s: float = 10.0
     """How often a message is written to the database's log, so that idle tables hold nothing back; 0:
     never."""
@@ -96,6 +100,11 @@ class CaptureConfig:
         )
         require(self.numerics in {"text", "exact"}, f"numerics={self.numerics!r} is neither text nor exact")
         require(self.heartbeat_s >= 0, "heartbeat_s must be 0 or more")
+        require(self.retention_ms >= -1, "retention_ms must be at least 0, or -1 for ever")
+        require(
+            not (self.keeps_last_only and self.retention_ms != -1),
+            "keeps_last_only keeps the last version of each row for ever: leave retention_ms at -1",
+        )
         for attribute in (
             "partition_count",
             "chunk_rows_max",

@@ -13,6 +13,11 @@ def default_bootstrap() -> str:
     return os.environ.get("HEADRACE_BOOTSTRAP", "127.0.0.1:9092")
 
 
+def default_queues_url() -> str:
+    """The queue server that clients and commands talk to when none is named (HEADRACE_QUEUES)."""
+    return os.environ.get("HEADRACE_QUEUES", "amqp://guest:guest@127.0.0.1:5672/")
+
+
 def default_client_config() -> Path | None:
     """A file of settings for the Kafka clients of the commands (HEADRACE_CLIENT_CONFIG)."""
     explicit = os.environ.get("HEADRACE_CLIENT_CONFIG")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.console.actions import Actions
     from headrace.console.board import Board
     from headrace.console.catalog import KafkaCatalog
+    from headrace.console.event_api import EventDesk
     from headrace.console.security import Session
 
 T = TypeVar("T")
@@ -48,6 +49,8 @@ class Back:
     actions: Actions
     catalog: KafkaCatalog
     alerts_topic: str
+    event_desk: EventDesk | None = None
+    """An event store, where the console was given one."""
 
 
 class Api:

@@ -1,6 +1,6 @@
 """The console's web application. It opens no socket: a server, or a test, calls it.
 
-/ /topics /topics/NAME /pipelines /stores /groups
+/ /topics /topics/NAME /pipelines /stores /event-store /groups
                      the pages; each with ?token=... lets a browser in: see security.py
 /static/... /vendor/...                      their files, from this package and from the chart library's
 /events              server-sent events: `alert` and `stats`, see board.py; resumes by Last-Event-ID
@@ -9,6 +9,7 @@
 /api/session         whether this browser may act
 /api/topics /api/topics/NAME /api/groups     what the broker has: see catalog.py
 /api/stores          stores, how far behind they are, and the last changes: see travel.py; keys with the token
+/api/event-store...  an event store, for whoever was given the token: see event_api.py
 /health              200 while the broker answers, 503 when it does not; the body says why
 
 For whoever was given the token:
@@ -39,6 +40,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from headrace.console.api import Api, Back, Endpoint, json_response
+from headrace.console.event_api import EventApi
 from headrace.console.observations import ControlMoved
 from headrace.console.pages import PAGES, page, plotly_dir
 from headrace.console.security import HEADERS, LoopbackOnly, Session
@@ -86,6 +88,7 @@ def create_app(board: Board, feed: Feed, address: Address, hang_up: HangUp, back
             Route("/api/stats", _json(board.stats)),
             Route("/api/alerts", _json(lambda: {"alerts": board.alerts()})),
             *Api(board, back).routes(),
+            *EventApi(back.event_desk, back.session).routes(),
             Route("/health", _health(board)),
             Mount("/static", _Static(directory=STATIC_DIR)),
             Mount("/vendor/plotly", _Static(directory=plotly_dir())),
@@ -114,6 +117,8 @@ async def _running(board: Board, feed: Feed, back: Back) -> AsyncIterator[None]:
         board.viewers.close()
         back.catalog.close()
         await asyncio.to_thread(feed.stop)
+        if back.event_desk is not None:
+            await asyncio.to_thread(back.event_desk.close)
         for task in (recalling, ticking):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

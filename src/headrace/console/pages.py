@@ -21,16 +21,18 @@ PAGES: Final = {
     "/topics/{name}": "topic",
     "/pipelines": "pipelines",
     "/stores": "stores",
+    "/event-store": "event-store",
     "/groups": "groups",
 }
 """The path of each page, and its name."""
-LINKED: Final = ("/", "/topics", "/pipelines", "/stores", "/groups")
+LINKED: Final = ("/", "/topics", "/pipelines", "/stores", "/event-store", "/groups")
 TITLES: Final = {
     "live": "Live",
     "topics": "Topics",
     "topic": "Topic",
     "pipelines": "Pipelines",
     "stores": "Stores",
+    "event-store": "Events",
     "groups": "Groups",
 }
 

@@ -43,6 +43,8 @@ class Pipeline:
     state_bytes: int | None
     watermark_ms: int | None
     restart_count: int
+    resume_count: int
+    resume_reason: str | None
     last_error: str | None
     advice: tuple[str, ...]
     """What it waits for, and what to do about it."""
@@ -88,6 +90,8 @@ def pipeline_of(status: Status, ends: Mapping[Place, int], now: datetime) -> Pip
         state_bytes=status.state_bytes,
         watermark_ms=watermark_ms(status, now),
         restart_count=status.restart_count,
+        resume_count=status.resume_count,
+        resume_reason=status.resume_reason,
         last_error=status.last_error,
         advice=tuple(f"{each.found}: {each.advice}" for each in waiting(status, now) if each.is_held_back),
     )

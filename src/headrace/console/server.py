@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from headrace.config import ConsoleConfig
     from headrace.console.app import Feed
+    from headrace.console.event_api import EventDesk
     from headrace.console.view import View
 
 SHUTDOWN_S_MAX: Final = 1
@@ -39,21 +40,35 @@ SPARE_CONNECTION_COUNT: Final = 100
 """Connections beyond the viewers': for the page's files, the API and health checks."""
 
 
-def run_console(config: ConsoleConfig, on_ready: Callable[[str], None], *, view: View | None = None) -> None:
+def run_console(
+    config: ConsoleConfig,
+    on_ready: Callable[[str], None],
+    *,
+    view: View | None = None,
+    event_desk: EventDesk | None = None,
+) -> None:
     """Serve in the foreground until SIGINT, SIGTERM or Ctrl-C; then return, open streams or not.
 
     `on_ready` is called once, when connections are answered, with the URL to open: it has the token that lets
     a browser act. Raises ConfigError when the port is taken or may not be used.
     """
-    server = ConsoleServer(config, view=view)
+    server = ConsoleServer(config, view=view, event_desk=event_desk)
     server.run(lambda address: on_ready(f"http://{address}/?token={server.token}"))
 
 
 class ConsoleServer:
     """A console that can also be stopped from another thread, and fed by something other than a broker."""
 
-    def __init__(self, config: ConsoleConfig, *, view: View | None = None, feed: Feed | None = None) -> None:
+    def __init__(
+        self,
+        config: ConsoleConfig,
+        *,
+        view: View | None = None,
+        feed: Feed | None = None,
+        event_desk: EventDesk | None = None,
+    ) -> None:
         self._config = config
+        self._event_desk = event_desk
         self._view = view or plain_view(config)
         self._clock = SystemClock()
         self._feed = feed or KafkaFeed(config, self._clock, self._view)
@@ -105,6 +120,7 @@ class ConsoleServer:
             actions=Actions(self._config, self._view, settings),
             catalog=KafkaCatalog(settings),
             alerts_topic=self._view.alerts,
+            event_desk=self._event_desk,
         )
 
     def stop(self) -> None:

@@ -36,6 +36,10 @@ COUNTERS: Final[dict[str, tuple[str, Value]]] = {
         "Restarts by the supervisor since somebody started it.",
         lambda status: status.restart_count,
     ),
+    "resumes": (
+        "Starts of the query alone by its driver, after a failure that passes.",
+        lambda status: status.resume_count,
+    ),
 }
 GAUGES: Final[dict[str, tuple[str, Value]]] = {
     "running_since_timestamp_seconds": (

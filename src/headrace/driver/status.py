@@ -57,6 +57,11 @@ class Status:
     """`topic`, or what else it writes: `table`, `search index`, ..."""
     restart_count: int = 0
     """How often its supervisor has started the driver again since somebody started it."""
+    resume_count: int = 0
+    """How often the driver has started the query again by itself, after a failure that passes."""
+    resume_reason: str | None = None
+    """Why it did so the last time."""
+    resumed_at: datetime | None = None
     last_error: str | None = None
     last_error_at: datetime | None = None
     batch_count: int = 0
@@ -155,8 +160,8 @@ def _parse(text: str) -> Status:
     }
     reports: Mapping[str, Any] = content.get("time_reports", {})
     content["time_reports"] = {operator: time_report(report) for operator, report in reports.items()}
-    for name in ("started_at", "updated_at", "running_since", "last_error_at"):
-        if content[name] is not None:
+    for name in ("started_at", "updated_at", "running_since", "last_error_at", "resumed_at"):
+        if content.get(name) is not None:
             content[name] = datetime.fromisoformat(content[name])
     return Status(**content)
 

@@ -18,6 +18,7 @@ from headrace.queue.confirming import Confirms
 from headrace.queue.consumer import Consumer
 from headrace.queue.exchange import Destination
 from headrace.queue.interface import Fetched, QueueDeclared
+from headrace.queue.listing import LISTING, listing
 from headrace.queue.message import Entry, Message
 from headrace.queue.properties import facts_of
 from headrace.queue.refusals import (
@@ -245,6 +246,9 @@ class Channel:
         self, queue: str, answer: Callable[[Fetched | None], None], *, no_ack: bool = False
     ) -> None:
         """Fetch one message, or None; at once, or when it is noted that the message went out."""
+        if queue == LISTING:
+            answer(listing(self._broker.queue_infos(), self._vhost.name))
+            return
         found = self._queue(queue)
         if _exclusive_consumer(found) is not None:
             raise _in_exclusive_use(found.name, self._vhost.name)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final, cast
 from headrace.config import KIB
 from headrace.failpoints import hit
 from headrace.queue.amqp.connection import Connection, State
-from headrace.queue.amqp.refusals import INTERNAL_ERROR, violation
+from headrace.queue.amqp.refusals import CONNECTION_FORCED, INTERNAL_ERROR, violation
 from headrace.queue.amqp.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headrace.queue.amqp.connection import ConnectionLimits, LoginAsked
+    from headrace.queue.amqp.connection import ConnectionLimits
+    from headrace.queue.amqp.events import LoginAsked
     from headrace.queue.interface import BrokerMethods
     from headrace.queue.logins import QueueLogins
     from headrace.queue.open_clients import OpenClients
@@ -66,7 +67,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport.abort()
             return
         self.host = peer_name[0]
-        self.name = f"{peer_name[0]}:{peer_name[1]}"
+        self.name = self.session.client = f"{peer_name[0]}:{peer_name[1]}"
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
         """Give back what the client held."""
@@ -193,6 +194,8 @@ class ClientConnection(asyncio.Protocol):
         if self._closing_s is None:
             self._closing_s = self._loop.time()
             code = self._wire.closing_code
+            if code == CONNECTION_FORCED:
+                return
             self._clients.closed_by_code[code] += 1
             self._clients.warn(self.host, f"closing the connection of {self.name}: {self._wire.closing_text}")
 

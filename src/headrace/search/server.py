@@ -35,6 +35,11 @@ WORDS_MAX: Final = 500
 """How much of what a server says is told."""
 BUSY: Final = frozenset({429, 502, 503, 504})
 """What may be otherwise another time."""
+BLOCKED: Final = frozenset(
+    {"index_closed_exception", "cluster_block_exception", "index_create_block_exception"}
+)
+"""Errors of an index that is closed or must not be written, because its disk is full, or somebody has it so:
+what is asked may be done when it is open again."""
 _REFUSED_LOGIN: Final = frozenset({401, 403})
 
 
@@ -144,11 +149,13 @@ class Server:
         *,
         what: str,
         accepted: Collection[int] = (),
+        before_each: Callable[[], object] = lambda: None,
         **parameters: object,
     ) -> Answer:
         """Ask, again for a while where that may help. `what` is what is being done, for errors.
 
-        Statuses below 300 and accepted ones are answers; others raise.
+        Statuses below 300 and accepted ones are answers; others raise. `before_each` may raise before each
+        attempt, where what is asked is not to be done any more.
         """
         content, kind = _content(body)
         answer = self._answered(
@@ -160,7 +167,10 @@ class Server:
                 params={name: str(value) for name, value in parameters.items()},
             ),
             what,
+            before_each,
         )
+        if answer.status >= 400 and answer.kind in BLOCKED:
+            raise StoreUnavailable(f"{what} is not possible on {self.told} for now: {answer.words}")
         if answer.status < 300 or answer.status in accepted:
             return answer
         if answer.status in _REFUSED_LOGIN:
@@ -173,10 +183,13 @@ class Server:
         """Let go of connections."""
         self._client.close()
 
-    def _answered(self, ask: Callable[[], httpx.Response], what: str) -> Answer:
+    def _answered(
+        self, ask: Callable[[], httpx.Response], what: str, before_each: Callable[[], object]
+    ) -> Answer:
         """The first answer that is not that the server is busy."""
         waited_s = 0.0
         for pause_s in growing_pauses():
+            before_each()
             try:
                 response = ask()
                 answer = Answer(status=response.status_code, text=response.text)

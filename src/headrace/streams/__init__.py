@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from headrace.streams.patterns.so_far import MatchSoFar
     from headrace.streams.pipeline import Pipeline, pipeline
+    from headrace.streams.project import events, project
     from headrace.streams.recent import recent
     from headrace.streams.sinks.idempotent import idempotent
     from headrace.streams.sinks.stores import read_delta
@@ -108,6 +109,7 @@ _HOMES: Final = {
     "each": "windows.triggers",
     "early": "windows.triggers",
     "estimated_counts": "windows.count_min",
+    "events": "project",
     "first": "windows.arrival",
     "global_window": "windows.kinds",
     "greatest_rows": "windows.rank",
@@ -128,6 +130,7 @@ _HOMES: Final = {
     "perfect": "time.policies",
     "pipeline": "pipeline",
     "postgres_table": "table",
+    "project": "project",
     "read_delta": "sinks.stores",
     "recent": "recent",
     "search_index": "stores",
@@ -211,6 +214,7 @@ __all__ = [
     "each",
     "early",
     "estimated_counts",
+    "events",
     "first",
     "global_window",
     "greatest_rows",
@@ -231,6 +235,7 @@ __all__ = [
     "perfect",
     "pipeline",
     "postgres_table",
+    "project",
     "read_delta",
     "recent",
     "search_index",

@@ -88,14 +88,18 @@ def headrace_error(error: BaseException | str) -> HeadraceError | None:
     return kind(message) if isinstance(kind, type) and issubclass(kind, HeadraceError) else None
 
 
-def has_grown(error: BaseException | str) -> bool:
-    """Whether a query could not start because a topic has partitions that its starts don't name."""
-    return _NOT_ALL_NAMED in str(error)
+def passing_failure(error: BaseException | str) -> str | None:
+    """Why a query failed, where that passes and it can be started again; None where it can't.
 
-
-def lacked_a_worker(error: BaseException | str) -> bool:
-    """Whether Spark has waited in vain for a Python process that it had started."""
-    return _NO_WORKER in str(error)
+    A topic has partitions that the query's starts don't name; or Spark, which waits for 10 seconds, has given
+    up on a Python process that a busy machine was slow to start.
+    """
+    text = str(error)
+    if _NOT_ALL_NAMED in text:
+        return "a topic that it reads has got more partitions while it started"
+    if _NO_WORKER in text:
+        return "Spark has given up on a Python process that was slow to start: the machine is busy"
+    return None
 
 
 def realtime_refusal(error: BaseException | str) -> str | None:

@@ -115,7 +115,7 @@ def keyed(  # noqa: PLR0913 - each is a property of the operator, given by name
         fields=Fields(
             operator=told,
             keys=_keys(rows, columns, told),
-            kept=_schema(state, f"{told}: state", with_defaults=True),
+            kept=declared_schema(state, f"{told}: state", with_defaults=True),
             defaults={} if isinstance(state, str) else state_defaults(state),
             internal={} if isinstance(step, VectorisedStep) else INTERNAL,
         ),
@@ -215,7 +215,7 @@ def _keys(rows: DataFrame, columns: Sequence[str], told: str) -> pa.Schema:
 
 def _returned(returns: str | type, columns: Sequence[str], told: str) -> pa.Schema:
     """The columns that results have beside those of `by`."""
-    schema = _schema(returns, f"{told}: returns")
+    schema = declared_schema(returns, f"{told}: returns")
     for column in columns:
         if column in schema.names:
             raise PipelineError(
@@ -224,7 +224,8 @@ def _returned(returns: str | type, columns: Sequence[str], told: str) -> pa.Sche
     return schema
 
 
-def _schema(schema: str | type, told: str, *, with_defaults: bool = False) -> pa.Schema:
+def declared_schema(schema: str | type, told: str, *, with_defaults: bool = False) -> pa.Schema:
+    """Columns that are declared by Spark's DDL or a dataclass, as Arrow has them."""
     ddl = schema_ddl(schema, with_defaults=with_defaults)
     try:
         parsed = StructType.fromDDL(ddl)

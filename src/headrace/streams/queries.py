@@ -31,7 +31,7 @@ from headrace.streams.check import keep_plan
 from headrace.streams.checkpoint import checkpoint_path, clear_unfinished_writes
 from headrace.streams.client_options import portable_options
 from headrace.streams.describe import describe_rows
-from headrace.streams.failure import first_line, has_grown, lacked_a_worker, realtime_refusal
+from headrace.streams.failure import first_line, passing_failure, realtime_refusal
 from headrace.streams.given_up import clear_given_up_state, note_given_up
 from headrace.streams.log_offsets import ask_ends
 from headrace.streams.pipeline import Pipeline, Target
@@ -39,6 +39,7 @@ from headrace.streams.plan import DEAD_LETTERS_PARTITION_COUNT, Plan
 from headrace.streams.progress import Progress, parse_progress
 from headrace.streams.progress_log import has_batch, read_progress_log
 from headrace.streams.recent import REALTIME_SETTING
+from headrace.streams.resumes import Resume
 from headrace.streams.session import JAVA_GONE, log_path
 from headrace.streams.side_files import SideFiles
 from headrace.streams.sinks.context import WriteContext, read_query_id
@@ -59,7 +60,8 @@ from headrace.streams.topic import Topic
 STARTED_S_MAX: Final = 120.0
 """How long a query may take from its start to its first task."""
 DEAD_LETTERS_EVERY_S: Final = 5
-"""How often micro-batches look for dead letters: nobody waits for them, and each batch costs some."""
+"""How often micro-batches look for dead letters: nobody waits for them, and each batch costs some. Where a
+run reads several topics, those of each are looked for less often, so that all cost no more than one."""
 KEPT_BACK_S_MAX: Final = 30.0
 """How long queries for dead letters are kept back at most: see `start`."""
 BEGUN_ANEW_MAX: Final = 3
@@ -95,6 +97,8 @@ class Queries:
     _kept_back_until_s: float = 0.0
     _begun_anew: Counter[str] = field(default_factory=Counter)
     """How often each query was started again."""
+    _resumes: list[Resume] = field(default_factory=list)
+    """Those that `resumes` has not returned yet."""
     _reported: dict[str, tuple[int, str]] = field(default_factory=dict)
     """The last report of each query that `progress` has returned."""
 
@@ -202,6 +206,11 @@ class Queries:
         """What the queries have reported since the last call, each in the order of its batches."""
         return [report for name, query in self.running.items() for report in self._new_reports(name, query)]
 
+    def resumes(self) -> list[Resume]:
+        """The queries that were started again since the last call."""
+        taken, self._resumes = self._resumes, []
+        return taken
+
     def _new_reports(self, name: str, query: StreamingQuery) -> list[Progress]:
         """Read as JSON: PySpark's own objects ask Java for each number, some hundred times a report."""
         new: deque[Progress] = deque()
@@ -238,23 +247,23 @@ class Queries:
         )
 
     def _begin_anew(self, name: str, error: StreamingQueryException) -> None:
-        """Start a query again that failed for a reason that passes.
-
-        Its topic has grown since the starts were settled; or Spark, which waits for 10 seconds, has given up
-        on a Python process that a busy machine was slow to start.
-        """
-        may_pass = has_grown(error) or lacked_a_worker(error)
-        if not may_pass or self._begun_anew[name] == BEGUN_ANEW_MAX:
+        """Start a query again that failed for a reason that passes."""
+        reason = passing_failure(error)
+        if reason is None or self._begun_anew[name] == BEGUN_ANEW_MAX:
             self._fail(name, error)
         self._begun_anew[name] += 1
         self._settle()
         self._begin[name]()
+        self._resumes.append(Resume(query=name, reason=reason))
 
     def _start_dead_letters(self, topic: Topic) -> None:
         name = topic.dead_letters_query
         records = read_dead_letters(self.session, topic, self._reader(name))
         target = Topic(name=topic.dead_letters)
-        self._write(name, records, target, every=f"{DEAD_LETTERS_EVERY_S} seconds")
+        # Spark begins batches at multiples of their interval: those of the same one would all begin at once.
+        number = sorted(self._companions).index(name)
+        every_s = DEAD_LETTERS_EVERY_S * len(self._companions) + number
+        self._write(name, records, target, every=f"{every_s} seconds")
 
     def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
         reader = self._reader(pipeline.name)

@@ -27,6 +27,7 @@ from headrace.driver.status import (
 from headrace.errors import HeadraceError
 from headrace.logs import fields
 from headrace.streams.progress import Progress
+from headrace.streams.resumes import Resume
 
 WRITE_EVERY_S: Final = 1.0
 RATE_OVER_S: Final = 10.0
@@ -74,6 +75,21 @@ class Reporter:
             rate = self._rates[name].of(status.input_row_count, now_s)
             self._statuses[name] = replace(status, input_rows_per_s=rate)
         self._write()
+
+    def resumed(self, resumes: Iterable[Resume]) -> None:
+        """Queries have been started again by this driver: written down at once."""
+        resumes = list(resumes)
+        for resume in resumes:
+            status = self._statuses[resume.query]
+            self._statuses[resume.query] = replace(
+                status,
+                resume_count=status.resume_count + 1,
+                resume_reason=resume.reason[:LAST_ERROR_LENGTH_MAX],
+                resumed_at=datetime.now(UTC),
+            )
+            _log_resume(resume)
+        if resumes:
+            self._write()
 
     def ended(self, error: BaseException | None) -> None:
         """All queries have ended; on an error, or because somebody asked them to."""
@@ -130,6 +146,9 @@ def first_status(config: StreamsConfig, query: QueryDescription, mode: str) -> S
         first,
         # A supervisor that goes on says so; else somebody has started it anew.
         restart_count=former.restart_count if former.state == "restarting" else 0,
+        resume_count=former.resume_count,
+        resume_reason=former.resume_reason,
+        resumed_at=former.resumed_at,
         last_error=former.last_error,
         last_error_at=former.last_error_at,
         batch_count=former.batch_count,
@@ -206,6 +225,15 @@ def _log(progress: Progress) -> None:
             phases_ms=dict(progress.phases_ms),
             lag=progress.lag,
         ),
+    )
+
+
+def _log_resume(resume: Resume) -> None:
+    logger.warning(
+        "%s was started again: %s",
+        resume.query,
+        resume.reason,
+        extra=fields(query=resume.query, reason=resume.reason),
     )
 
 

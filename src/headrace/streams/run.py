@@ -111,6 +111,7 @@ def _watch(
             if stop.wait(SIGNAL_DELAY_S_MAX):
                 return
             raise
+        reporter.resumed(queries.resumes())
         reporter.report(finished)
         if on_progress is not None:
             for progress in finished:

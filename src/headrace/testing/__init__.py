@@ -2,6 +2,7 @@
 
 - plugin        the pytest fixtures `headrace_broker`, `headrace_postgres` and those of pipelines
 - postgres      a PostgreSQL server for all tests, a database for each
+- journals, accounts    what every journal of events promises, and a small bank account to try it on
 - process       a broker in a process of its own, to be killed and started again
 - failpoints    named places where it dies, fails or waits
 - history, anomalies    what clients did and saw, and what of it a log must never do

@@ -12,7 +12,8 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
-from headrace.queue.amqp.connection import GREETING, Connection, ConnectionLimits, LoginAsked, OpenAsked
+from headrace.queue.amqp.connection import GREETING, Connection, ConnectionLimits
+from headrace.queue.amqp.events import LoginAsked, OpenAsked
 
 LIMITS: Final = ConnectionLimits(message_bytes_max=100_000, content_bytes_max=150_000, channel_count_max=10)
 CAPABILITIES: Final = {"authentication_failure_close": True, "consumer_cancel_notify": True}

@@ -120,10 +120,29 @@ def test_a_capture_that_was_killed_is_shown_as_crashed_and_can_be_started_again(
         process.wait(WITHIN_S)
     assert status(with_broker)["state"] == "crashed"
     headrace_postgres.execute("INSERT INTO orders VALUES (1, 'a')")
+    forget = ("capture", "remove", "shop", "--forget-database", "--yes", "--json")
     with started(with_broker) as process:
         line_with(process, "publishing changes")
+        assert f"runs, in process {process.pid}" in with_broker.refusal(*forget, code=2)
+        with_broker.output("capture", "pause", "shop")
+        eventually(lambda: status(with_broker)["state"] == "paused", within_s=WITHIN_S)
+        assert f"runs, in process {process.pid}" in with_broker.refusal(*forget, code=2)
+        with_broker.output("capture", "resume", "shop")
         eventually(lambda: "public.orders" in with_broker.output("topics", "list"), within_s=WITHIN_S)
         eventually(lambda: len(values(with_broker)) == 1, within_s=WITHIN_S)
+        process.kill()
+        process.wait(WITHIN_S)
+    # It was not added by a name under which anybody is found.
+    written = with_broker.directory / "data" / "captures" / "shop" / "capture.json"
+    written.write_text(written.read_text().replace(headrace_postgres.dsn, "host=127.0.0.1 port=1"))
+    told = json.loads(with_broker.output(*forget))
+    assert told["left"] == [f"the replication slot {slot}", f"the publication {slot}"]
+    assert json.loads(with_broker.output("capture", "status", "--json")) == []
+    in_use = "SELECT 1 FROM pg_replication_slots WHERE slot_name = %s AND active"
+    eventually(lambda: not headrace_postgres.execute(in_use, slot), within_s=WITHIN_S)
+    for statement in told["sql"]:
+        headrace_postgres.execute(statement)
+    assert headrace_postgres.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", slot) == []
 
 
 def test_what_is_missing_is_named(command_line: CommandLine) -> None:
@@ -131,6 +150,9 @@ def test_what_is_missing_is_named(command_line: CommandLine) -> None:
     told = command_line.refusal("capture", "add", "shop", "--dsn", "host=127.0.0.1 port=1 password=x", code=1)
     assert "no connection to PostgreSQL 127.0.0.1:1" in told
     assert "there is no capture shop" in command_line.refusal("capture", "start", "shop", code=2)
+    assert "--keep 'x': write all, last" in command_line.refusal(
+        "capture", "add", "s", "--dsn", "x=y", "--keep", "x", code=2
+    )
     assert "COLUMN=TEXT" in command_line.refusal("capture", "add", "s", "--dsn", "x=y", "--mask", "a", code=2)
     assert json.loads(command_line.output("capture", "status", "--json")) == []
 

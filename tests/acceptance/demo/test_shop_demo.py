@@ -32,7 +32,7 @@ def test_the_demo_shows_changes_in_all_stores_and_leaves_no_process_behind(direc
     ports = [word for part in ("", "broker-", "postgres-", "redis-") for word in (f"--{part}port", "0")]
     theirs = {"HEADRACE_DATA", "HEADRACE_BOOTSTRAP", "HEADRACE_POSTGRES"}
     done = subprocess.run(
-        [sys.executable, "-m", "headrace", "demo", "shop", "--seconds", "90", *ports],
+        [sys.executable, "-m", "headrace", "demo", "shop", "--seconds", "30", *ports],
         cwd=directory,
         capture_output=True,
         text=True,

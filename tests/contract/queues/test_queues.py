@@ -157,6 +157,7 @@ def test_a_queue_in_use_or_with_messages_can_be_kept_from_deletion(
 ) -> None:
     queue = new_queue()
     user, channel = connection.channel(), connection.channel()
+    user.confirm_delivery()
     publish(user, queue, "one")
     assert refused_with(lambda: channel.queue_delete(queue, if_empty=True)) == (406, "PRECONDITION_FAILED")
     assert count_of(user, queue) == 1

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource
 
+from apache_kafka import ApacheKafka
 from headrace.broker import Broker
 from headrace.cdc.publisher import Publisher
 from headrace.cdc.record import Record
 from headrace.cdc.state import CaptureState, Phase
-from headrace.config import CaptureConfig
-from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, ConfigError
+from headrace.config import Address, BrokerConfig, CaptureConfig, LogConfig
+from headrace.errors import BrokerUnavailable, CaptureFailed, CaptureReplaced, ConfigError, SetupError
 
 STATE = CaptureState(slot="s", system="1", phase=Phase.STREAMING)
 
@@ -153,3 +156,49 @@ def test_a_broker_that_is_not_there_is_named() -> None:
     config = CaptureConfig(name="shop", dsn="host=nowhere", bootstrap="127.0.0.1:1")
     with pytest.raises(BrokerUnavailable, match=r"can't publish to 127\.0\.0\.1:1 for now"):
         Publisher(config, answer_s_max=0.5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, {"cleanup.policy": "delete", "retention.ms": "-1"}),
+        ({"retention_ms": 5_000}, {"cleanup.policy": "delete", "retention.ms": "5000"}),
+        ({"keeps_last_only": True}, {"cleanup.policy": "compact", "retention.ms": "604800000"}),
+    ],
+)
+def test_topics_of_tables_keep_what_was_asked_for_and_not_what_the_broker_would(
+    asked: dict[str, Any], expected: dict[str, str]
+) -> None:
+    forgetful = BrokerConfig(listen=Address("127.0.0.1", 0), log=LogConfig(retention_ms=604_800_000))
+    with Broker(config=forgetful) as broker:
+        with closing(Publisher(replace(config_of(broker), **asked))) as publisher:
+            publisher.send(records(1))
+            publisher.commit(STATE)
+        assert expected.items() <= settings_of(broker.bootstrap, "shop.public.orders").items()
+
+
+@pytest.mark.java
+def test_topics_of_tables_keep_what_was_asked_for_on_apache_kafka_too() -> None:
+    try:
+        kafka = ApacheKafka(settings={"log.retention.hours": "1", "log.retention.bytes": "1000000"})
+        kafka.start()
+    except SetupError as error:
+        pytest.skip(f"no Apache Kafka here: {error}")
+    try:
+        config = CaptureConfig(name="shop", dsn="host=nowhere", bootstrap=kafka.bootstrap)
+        for number, is_last_only in enumerate((False, True)):
+            own = replace(config, name=f"shop{number}", prefix=f"shop{number}", keeps_last_only=is_last_only)
+            with closing(Publisher(own)) as publisher:
+                publisher.send([Record(f"shop{number}.public.orders", b"1", b"x")])
+                publisher.commit(STATE)
+        kept_all = settings_of(kafka.bootstrap, "shop0.public.orders")
+        assert (kept_all["retention.ms"], kept_all["retention.bytes"]) == ("-1", "-1")
+        assert settings_of(kafka.bootstrap, "shop1.public.orders")["cleanup.policy"] == "compact"
+    finally:
+        kafka.stop()
+
+
+def settings_of(bootstrap: str, topic: str) -> dict[str, str]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    [found] = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic)]).values()
+    return {name: entry.value for name, entry in found.result(60).items()}

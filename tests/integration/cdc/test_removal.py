@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 from headrace.cdc import removal
 from headrace.cdc.publisher import Publisher
 from headrace.cdc.record import Record
-from headrace.cdc.removal import begin_anew, remove
+from headrace.cdc.removal import begin_anew, forget_database, remove
 from headrace.cdc.state import CaptureState, Phase
 from headrace.errors import BrokerUnavailable, CaptureFailed, ConfigError, SlotLost
 
@@ -48,6 +48,33 @@ def test_what_a_capture_has_made_goes(world: World) -> None:
     has_run(world)
     assert remove(world.config) == []
     assert (slots(world), publications(world)) == ([], [])
+
+
+def test_a_capture_whose_database_is_gone_is_forgotten_and_what_may_be_there_is_told(world: World) -> None:
+    make_orders(world)
+    has_run(world)
+    gone = replace(world.config, dsn="host=127.0.0.1 port=1 dbname=gone")
+    left = forget_database(gone)
+    assert left.names == [f"the replication slot {gone.slot}", "the publication shop"]
+    topics = AdminClient({"bootstrap.servers": world.bootstrap}).list_topics(timeout=60).topics
+    assert ORDERS in topics
+    assert "shop.capture" not in topics
+    # It was not gone, after all.
+    assert (slots(world), publications(world)) == ([(gone.slot,)], [("shop",)])
+    for statement in left.statements:
+        world.database.execute(statement)
+        world.database.execute(statement)
+    assert (slots(world), publications(world)) == ([], [])
+
+
+def test_a_publication_of_others_is_not_said_to_be_the_captures(world: World) -> None:
+    make_orders(world)
+    world.database.execute("CREATE PUBLICATION shop FOR TABLE orders")
+    has_run(world)
+    left = forget_database(world.config)
+    assert left.names == [f"the replication slot {world.config.slot}"]
+    assert "PUBLICATION" not in " ".join(left.statements)
+    assert remove(world.config) == [f"the replication slot {world.config.slot}", "the publication shop"]
 
 
 def test_what_a_capture_has_not_made_stays(world: World) -> None:

@@ -14,6 +14,7 @@ import typer
 from headrace.cli import demo
 from headrace.cli.demo_proof import AlertsSeen, StoresReached, proof_of
 from headrace.errors import FaultError
+from headrace.supervisor import Supervisor
 
 
 class Page(HTTPServer):
@@ -84,11 +85,11 @@ def test_a_page_that_does_not_answer_is_a_sentence(page: Page) -> None:
 
 def test_a_demo_that_saw_alerts_succeeds_and_one_that_saw_none_fails(page: Page) -> None:
     proof = proof_of("alerts", page.url)
-    proof.end()
+    proof.count()
     with pytest.raises(FaultError, match="no alert was seen in 60 s"):
         demo._judge(proof, 60)
     page.answers["/api/stats"]["alerts"]["alert_count"] = 5
-    proof.end()
+    proof.count()
     assert proof.verdict(60) == "2 alerts were seen"
     demo._judge(proof, 60)
 
@@ -99,24 +100,55 @@ def test_a_demo_whose_changes_came_to_all_stores_succeeds_and_another_names_thos
     proof = proof_of("stores", page.url)
     assert proof.status() == ("search 1,000 rows behind, took 250 ms   cache 1,000 rows behind, took 250 ms")
     page.answers["/api/stores"] = {"stores": [store("search", 9), store("cache", 0), store("view", 0)]}
-    proof.end()
+    proof.count()
     with pytest.raises(FaultError, match="no change was seen in cache, view in 60 s"):
         demo._judge(proof, 60)
     # A page that was started again counts from the beginning.
     page.answers["/api/stores"] = {"stores": [store("search", 2), store("cache", 2)]}
-    proof.end()
+    proof.count()
     with pytest.raises(FaultError, match="no change was seen in search in 60 s"):
         demo._judge(proof, 60)
     page.answers["/api/stores"] = {"stores": [store("search", 9), store("cache", 2), store("view", 1)]}
-    proof.end()
+    proof.count()
     assert proof.verdict(60) == "changes were seen to arrive in all stores: cache 2, search 4, view 1"
+
+
+def test_a_demo_that_is_to_stop_goes_on_until_it_has_shown_what_it_has_to(
+    page: Page, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "STATUS_EVERY_S", 0.01)
+    proof = proof_of("stores", page.url)
+    proof_counts = [["search"], ["search"], ["search", "cache"]]
+
+    class Children(Supervisor):
+        """Whose stores are reached one after the other."""
+
+        def check(self) -> None:
+            reached = proof_counts.pop(0) if len(proof_counts) > 1 else proof_counts[0]
+            counts = {"search": 5, "cache": 0} | dict.fromkeys(reached, 9)
+            page.answers["/api/stores"] = {"stores": [store(*each) for each in counts.items()]}
+
+    watched_s = demo._watch(Children(lambda *_: None), proof, 0.001)
+
+    assert proof_counts == [["search", "cache"]]
+    assert "not all was seen yet" in capsys.readouterr().err
+    assert proof.verdict(watched_s) == "changes were seen to arrive in all stores: cache 9, search 4"
+
+
+def test_a_demo_that_shows_nothing_is_given_up_some_day(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "STATUS_EVERY_S", 0.01)
+    monkeypatch.setattr(demo, "PATIENCE_S", 0.05)
+    proof = proof_of("alerts", page.url)
+    watched_s = demo._watch(Supervisor(lambda *_: None), proof, 0.001)
+    with pytest.raises(FaultError, match="no alert was seen"):
+        proof.verdict(watched_s)
 
 
 def test_a_demo_without_any_store_fails(page: Page) -> None:
     page.answers["/api/stores"] = {"stores": []}
     proof = proof_of("stores", page.url)
     assert proof.status() == "no store yet"
-    proof.end()
+    proof.count()
     with pytest.raises(FaultError, match="no change was seen in any store"):
         demo._judge(proof, 60)
 
@@ -125,3 +157,14 @@ def test_a_demo_that_was_interrupted_is_not_judged() -> None:
     with pytest.raises(typer.Exit) as ended:
         demo._judge(None, 60)
     assert ended.value.exit_code == 130
+
+
+def test_results_that_are_no_alerts_are_told_as_results(page: Page) -> None:
+    proof = proof_of("results", page.url)
+    assert proof.status() == "200 events/s   3 results   latency p50 12 ms, p99 -"
+    proof.count()
+    with pytest.raises(FaultError, match="no result was seen in 60 s"):
+        proof.verdict(60)
+    page.answers["/api/stats"]["alerts"]["alert_count"] = 5
+    proof.count()
+    assert proof.verdict(60) == "2 results were seen"

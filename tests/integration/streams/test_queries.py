@@ -288,5 +288,9 @@ def test_a_query_that_spark_had_no_python_process_for_is_started_again_but_not_f
             fail()
         assert len(list(failures.iterdir())) == BEGUN_ANEW_MAX + 1
     else:
-        start(copied, realtime=False)
+        queries = start(copied, realtime=False)
         assert [record.key for record in kafka.read_count("copies", 1)] == [b"a"]
+        resumes = queries.resumes()
+        assert [resume.query for resume in resumes] == ["copied"] * failure_count
+        assert "slow to start" in resumes[0].reason
+        assert queries.resumes() == [], "each is told once"

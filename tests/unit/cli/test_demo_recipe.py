@@ -30,6 +30,7 @@ def test_the_recipes_of_the_examples_name_files_that_are_there(path: Path) -> No
     recipe = read_recipe(path)
     assert (path.parent / recipe.pipelines).is_file()
     assert (path.parent / recipe.generator).is_file()
+    assert (path.parent / recipe.events).exists()
     assert path.with_name("view.toml").is_file()
 
 
@@ -54,6 +55,7 @@ def test_a_recipe_says_what_it_needs() -> None:
     [
         ({"needs": ["oracle"]}, "needs has 'oracle'"),
         ({"needs": "redis"}, "needs can't be 'redis'"),
+        ({"events": "bank.py"}, "there are events and no database"),
         ({"proof": "luck"}, "proof is 'luck'"),
         ({"rate": 0}, "rate is 0"),
         ({"rate": True}, "rate can't be True"),

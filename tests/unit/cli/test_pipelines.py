@@ -35,6 +35,9 @@ STATUS = Status(
     state_row_count=5,
     state_bytes=2 * 1024 * 1024,
     restart_count=2,
+    resume_count=1,
+    resume_reason="[y] was slow",
+    resumed_at=NOW,
     last_error="counts failed: [x] is no number",
     last_error_at=NOW,
     lag=7,
@@ -76,6 +79,8 @@ def test_json_has_all_that_is_known(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (row["pipeline"], row["state"], row["pid"], row["lag"]) == ("counts", "stopped", 4711, 7)
     assert row["last_error"] == "counts failed: [x] is no number"
     assert row["phases_ms"] == STATUS.phases_ms
+    assert (row["restarts"], row["resumes"], row["resume_reason"]) == (2, 1, "[y] was slow")
+    assert row["resumed_at"] == "2026-01-02T03:04:05Z"
 
 
 def test_json_tells_how_far_partitions_are_and_what_windows_wait_for() -> None:
@@ -112,6 +117,9 @@ def test_people_are_told_restarts_and_errors_in_sentences(
     told = capsys.readouterr()
     assert "stopped" in told.out
     assert "counts was started again 2 times by its supervisor" in told.err
+    assert (
+        "counts was started again once by its driver, last at 2026-01-02T03:04:05Z: [y] was slow" in told.err
+    )
     assert "counts last failed at 2026-01-02T03:04:05Z: counts failed: [x] is no number" in told.err
 
 

@@ -29,6 +29,7 @@ COPIES = Status(
     batch_ms=350,
     phases_ms={"addBatch": 280},
     restart_count=1,
+    resume_count=4,
 )
 COUNTS = replace(COPIES, name="counts", state="restarting", running_since=None, output_row_count=None)
 
@@ -47,6 +48,7 @@ def test_counts_durations_and_lag_are_told_by_pipeline() -> None:
     assert found["headrace_pipeline_rows_read_total", "copies"] == 201
     assert found["headrace_pipeline_rows_written_total", "copies"] == 200
     assert found["headrace_pipeline_restarts_total", "counts"] == 1
+    assert found["headrace_pipeline_resumes_total", "counts"] == 4
     assert found["headrace_pipeline_batch_duration_seconds", "copies"] == 0.35
     assert found["headrace_pipeline_batch_phase_seconds", "addBatch", "copies"] == 0.28
     assert found["headrace_pipeline_lag_records", "copies"] == 12

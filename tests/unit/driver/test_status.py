@@ -38,6 +38,9 @@ STATUS = Status(
     reads=("orders", "prices"),
     writes="copies",
     restart_count=2,
+    resume_count=1,
+    resume_reason="it was slow",
+    resumed_at=NOW,
     last_error="it failed",
     last_error_at=NOW,
     input_rows_per_s=12.5,
@@ -69,6 +72,18 @@ def test_a_status_reads_back_as_it_was_written(tmp_path: Path) -> None:
     write_status(tmp_path, STATUS)
     assert read_status(tmp_path, "copies") == STATUS
     assert list(read_statuses(tmp_path)) == [STATUS]
+
+
+def test_a_status_of_a_version_before_resumes_were_counted_can_be_read(tmp_path: Path) -> None:
+    write_status(tmp_path, STATUS)
+    path = status_dir(tmp_path) / "copies.json"
+    told = json.loads(path.read_text())
+    for name in ("resume_count", "resume_reason", "resumed_at"):
+        del told[name]
+    path.write_text(json.dumps(told))
+    assert read_status(tmp_path, "copies") == replace(
+        STATUS, resume_count=0, resume_reason=None, resumed_at=None
+    )
 
 
 def test_a_status_that_an_older_version_wrote_is_read(tmp_path: Path) -> None:

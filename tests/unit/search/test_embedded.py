@@ -74,83 +74,11 @@ def products(generation: Generation, tmp_path: Path) -> Index:
     return open_index(tmp_path, "products")
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
-        ("red", [1]),
-        ("RUNNING shoe", [1]),
-        ("blue AND boot", [2]),
-        ('"running shoe"', [1]),
-        ('"shoe running"', []),
-        ("sale", [1]),
-        ("name:boot", [2]),
-        ('sku:"SH-1 (red)"', [1]),
-        ("sku:SH", []),
-        ("price:[100 TO 200]", [2]),
-        ("price:<20.5", [1]),
-        ("in_stock:true", [1]),
-        ("since:[2026-01-01T00:00:00Z TO 2026-02-01T00:00:00Z]", [1]),
-        ("since:>2200-01-01T00:00:00Z", [2]),
-        ("attributes.color:red", [1]),
-        ("attributes.size:42", [1]),
-        ("id:2", [2]),
-        ("*", [1, 2]),
-        ("* -boot", [1]),
-        ("_ledger:ledger", []),
-        ("nothing", []),
-    ],
-)
-def test_rows_are_found_by_all_kinds_of_columns(products: Index, query: str, found: list[int]) -> None:
-    assert sorted(hit.row["id"] for hit in products.search(query)) == found
-    assert products.count(query) == len(found)
-
-
-def test_a_hit_has_the_whole_row_and_a_score(products: Index) -> None:
-    (hit,) = products.search("shoe")
-    assert hit.row == SHOE
-    assert hit.score > 0
-    assert products.search("red sale boot", limit=1, offset=1) == products.search("red sale boot")[1:2]
-
-
-def test_words_can_be_looked_for_in_named_columns(products: Index) -> None:
-    assert products.search("red", fields=["tags"]) == []
-    assert [hit.row["id"] for hit in products.search("sport", fields=["tags", "name"])] == [1]
-    assert [hit.row["id"] for hit in products.search("BO-2", fields=["sku"])] == [2]
-
-
-@pytest.mark.parametrize("query", ["(((", "nofield:x", "price:cheap", "name:[", '"open'])
-def test_a_query_that_is_not_understood_is_the_askers_fault(products: Index, query: str) -> None:
-    with pytest.raises(UsageError, match="can't be understood"):
-        products.search(query)
-
-
-def test_what_can_not_be_asked_for_is_refused(products: Index, tmp_path: Path) -> None:
-    for limit, offset in ((0, 0), (1, -1), (1, 10_000)):
-        with pytest.raises(UsageError, match="can't be asked for"):
-            products.search("red", limit=limit, offset=offset)
-    for name in ("photo", "colour", "_key"):
-        with pytest.raises(UsageError, match=f"no column {name} that could be searched"):
-            products.search("red", fields=[name])
-    with pytest.raises(UsageError, match="is id, and 2 values were given"):
-        products.get(1, 2)
-    with pytest.raises(UsageError, match="there is no search index"):
-        open_index(tmp_path, "other").count()
-
-
 def test_rows_are_got_and_counted_and_the_ledger_is_never_shown(products: Index) -> None:
     assert products.get(2) == BOOT
     assert products.get(3) is None
     assert products.get("2") is None
     assert products.count() == len(products.search("*")) == 2
-
-
-def test_a_commit_is_seen_by_the_next_search(products: Index, generation: Generation) -> None:
-    assert products.count() == 2
-    write(generation, {1: None, 2: {**BOOT, "name": "Green boot"}, 3: {**SHOE, "id": 3}})
-    assert products.count() == 2
-    assert products.get(1) is None
-    assert [hit.row["name"] for hit in products.search("green")] == ["Green boot"]
-    assert products.search("blue") == []
 
 
 def test_another_generation_is_seen_by_the_next_search(products: Index, tmp_path: Path) -> None:

@@ -117,3 +117,31 @@ def test_what_is_wrong_is_told_in_the_servers_words(status: int, kind: type[Exce
         "GET", "/", what="asking", accepted={status}
     )
     assert (plain.body, plain.kind, plain.words) == ({}, "", f"{status} <html>")
+
+
+def test_what_is_not_to_be_done_any_more_is_not_asked_again() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        return httpx.Response(503)
+
+    def refuse_second() -> None:
+        if len(asked) == 2:
+            raise FaultError("too late")
+
+    with pytest.raises(FaultError, match="too late"):
+        server(answer).ask("POST", "/x", what="asking", before_each=refuse_second)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"), [(400, "index_closed_exception"), (403, "index_create_block_exception")]
+)
+def test_an_index_that_is_closed_or_blocked_is_unavailable_whatever_is_accepted(
+    status: int, kind: str
+) -> None:
+    error = {"error": {"type": kind, "reason": "closed"}}
+    asked = server(lambda _request: httpx.Response(status, json=error))
+    with pytest.raises(StoreUnavailable, match=f"not possible on .* for now: {status} closed"):
+        asked.ask("POST", "/x", what="asking", accepted={status})

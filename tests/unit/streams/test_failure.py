@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import BrokerUnavailable
-from headrace.streams.failure import first_line, headrace_error, lacked_a_worker, realtime_refusal
+from headrace.streams.failure import first_line, headrace_error, passing_failure, realtime_refusal
 
 REFUSAL = (
     "[STREAMING_REAL_TIME_MODE.OPERATOR_OR_SINK_NOT_IN_ALLOWLIST] Streaming real-time mode has the following "
@@ -132,5 +132,12 @@ ValueError: too loud
 
 def test_a_python_process_that_was_slow_to_start_is_told_from_what_failed_in_one() -> None:
     ended = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: {} SQLSTATE: XXKST"
-    assert lacked_a_worker(ended.format("Python worker failed to connect back."))
-    assert not lacked_a_worker(ended.format("Python worker exited unexpectedly (crashed)"))
+    reason = passing_failure(ended.format("Python worker failed to connect back."))
+    assert reason is not None
+    assert "slow to start" in reason
+    assert passing_failure(ended.format("Python worker exited unexpectedly (crashed)")) is None
+
+
+def test_a_topic_that_has_grown_is_a_failure_that_passes() -> None:
+    told = "If startingOffsets contains specific offsets, you must specify all TopicPartitions."
+    assert "more partitions" in (passing_failure(f"java.lang.AssertionError: {told} Use -1") or "")

@@ -17,6 +17,7 @@ from headrace.driver.status import Status, read_status, write_status
 from headrace.errors import PipelineFailed
 from headrace.streams.progress import Progress
 from headrace.streams.reporter import QueryDescription, Rate, counted, reporting
+from headrace.streams.resumes import Resume
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 QUERY = QueryDescription(name="copies", reads=("orders",), writes="copies")
@@ -99,6 +100,20 @@ def test_an_operator_without_rows_in_a_batch_is_where_it_was(config: StreamsConf
         both = replace(batch(0, 5), time_reports={"window": at(1), "top": at(2)})
         reporter.report([both, replace(batch(1, 5), time_reports={"window": at(3)}), IDLE])
     assert read(config).time_reports == {"window": at(3), "top": at(2)}
+
+
+def test_a_query_that_was_started_again_is_told_at_once_and_counted_on_in_the_next_run(
+    config: StreamsConfig,
+) -> None:
+    with reporting(config, [QUERY], realtime=False) as reporter:
+        reporter.resumed([])
+        assert (read(config).resume_count, read(config).resumed_at) == (0, None)
+        reporter.resumed([Resume(query=QUERY.name, reason="one"), Resume(query=QUERY.name, reason="other")])
+        assert (read(config).resume_count, read(config).resume_reason) == (2, "other")
+        assert read(config).resumed_at is not None
+    with reporting(config, [QUERY], realtime=False) as reporter:
+        reporter.resumed([Resume(query=QUERY.name, reason="third")])
+    assert (read(config).resume_count, read(config).resume_reason) == (3, "third")
 
 
 def test_restarts_are_those_of_the_supervisor_that_goes_on(config: StreamsConfig) -> None:

@@ -31,7 +31,7 @@ function card(pipeline, stats) {
     ["last batch", pipeline.batch_id === null ? format.NONE : `${pipeline.batch_id}, ${format.milliseconds(pipeline.batch_ms)}`],
     ["state", pipeline.state_row_count === null ? format.NONE : `${format.count(pipeline.state_row_count)} rows, ${format.bytes(pipeline.state_bytes)}`],
     ["watermark", pipeline.watermark_ms === null ? format.NONE : `${format.time(pipeline.watermark_ms)}, ${format.duration(Math.max(0, stats.now_ms - pipeline.watermark_ms))} behind`],
-    ["restarts", format.count(pipeline.restart_count)],
+    ["restarts", format.count(pipeline.restart_count)], ["resumed", format.count(pipeline.resume_count)],
   ];
   return element("li", { class: "panel card-box", "data-name": pipeline.name },
     element("div", { class: "card-head" },
@@ -40,6 +40,7 @@ function card(pipeline, stats) {
       killButton(pipeline)),
     element("p", { class: "path" }, ...topics(pipeline.reads), " → ", ...topics([pipeline.writes])),
     element("dl", { class: "figures" }, ...facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text)))),
+    pipeline.resume_reason ? element("p", { class: "advice" }, `Last resumed after: ${pipeline.resume_reason}`) : null,
     pipeline.last_error ? element("p", { class: "trouble" }, pipeline.last_error) : null,
     ...pipeline.advice.map((text) => element("p", { class: "advice" }, text)));
 }

@@ -56,10 +56,10 @@ class Channel:
         "_gathered",
         "_missing_bytes",
         "_noted_bytes",
-        "_publish",
         "content_bytes",
         "is_closing",
         "number",
+        "publish",
     )
 
     def __init__(self, number: int) -> None:
@@ -68,26 +68,22 @@ class Channel:
         """Whether the client is yet to say that it has heard that the channel is closed."""
         self.content_bytes = 0
         """How much of a message has come that is not whole."""
-        self._publish: Publish | None = None
+        self.publish: Publish | None = None
+        """The message whose header or body is to come next, if there is one."""
         self._gathered = bytearray()
         """What has come of a body. One bytearray: a client may cut it into single bytes."""
         self._missing_bytes = -1
         """How much of the body is yet to come; -1 before the header."""
         self._noted_bytes = 0
 
-    @property
-    def awaits_content(self) -> bool:
-        """Whether the next frame must be one of a message."""
-        return self._publish is not None
-
     def receive_publish(self, payload: bytes) -> None:
         """Take the method; the message follows."""
-        self._publish = Publish(read_target(payload[_INDEX_BYTES:]))
+        self.publish = Publish(read_target(payload[_INDEX_BYTES:]))
         self._missing_bytes = -1
 
     def receive_header(self, payload: bytes, message_bytes_max: int) -> Publish | None:
         """Take the header; the message, if it has no body. Raises QueueRefused."""
-        publish = self._publish
+        publish = self.publish
         if publish is None or self._missing_bytes >= 0:
             raise violation(UNEXPECTED_FRAME, "a content header came without the method of a message")
         try:
@@ -109,7 +105,7 @@ class Channel:
         """Take a piece of the body; the message, if it is whole now. Raises QueueRefused."""
         missing = self._missing_bytes
         size_bytes = len(payload)
-        if self._publish is None or missing < 0:
+        if self.publish is None or missing < 0:
             raise violation(UNEXPECTED_FRAME, "a content body came without its header")
         if size_bytes > missing:
             raise violation(
@@ -125,7 +121,7 @@ class Channel:
 
     def drop_content(self) -> None:
         """Forget what has come of a message."""
-        self._publish = None
+        self.publish = None
         self._gathered = bytearray()
         self._missing_bytes = -1
         self.content_bytes = self._noted_bytes = 0
@@ -137,10 +133,10 @@ class Channel:
         return growth
 
     def _take(self, body: bytes) -> Publish:
-        publish = self._publish
+        publish = self.publish
         assert publish is not None
         publish.body = body
-        self._publish = None
+        self.publish = None
         if self._gathered:
             self._gathered = bytearray()
             self.content_bytes = 0

@@ -30,6 +30,15 @@ from pamqp import commands
 from headrace.config import KIB, MIB
 from headrace.errors import QueueRefused
 from headrace.queue.amqp.channel import Channel, Publish, read_target
+from headrace.queue.amqp.events import (
+    CHANNEL_CLOSED,
+    CHANNEL_OPENED,
+    Ack,
+    ChannelClosed,
+    Event,
+    LoginAsked,
+    OpenAsked,
+)
 from headrace.queue.amqp.frames import (
     BODY,
     HEADER,
@@ -98,46 +107,6 @@ class ConnectionLimits:
     """Content that has come in part, over all channels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoginAsked:
-    """A client says who it is. Answer with `login_succeeded` or `login_failed`."""
-
-    mechanism: str
-    response: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAsked:
-    """A client wants a virtual host. Answer with `open_succeeded` or `fail`."""
-
-    virtual_host: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelOpened:
-    """A channel is there. It was answered already."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelClosed:
-    """A channel is gone, by its client's wish. It was answered already."""
-
-
-class Ack:
-    """basic.ack, which comes with every message."""
-
-    __slots__ = ("delivery_tag", "is_multiple")
-
-    def __init__(self, delivery_tag: int, *, is_multiple: bool) -> None:
-        self.delivery_tag = delivery_tag
-        self.is_multiple = is_multiple
-
-
-Event = LoginAsked | OpenAsked | ChannelOpened | ChannelClosed | Ack | Method
-"""`Publish` is one as well."""
-
-CHANNEL_OPENED: Final = ChannelOpened()
-CHANNEL_CLOSED: Final = ChannelClosed()
 SERVER_CAPABILITIES: Final = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
@@ -196,8 +165,15 @@ class Connection:
 
         What the client does wrong is answered here, and `state` says if it was the end.
         """
-        if self.state is State.OPEN and (message := self._next_message()) is not None:
-            return message
+        if self.state is State.OPEN:
+            found = self._reader.take_message(self.limits.message_bytes_max)
+            if found is not None:
+                number, arguments, properties, body = found
+                target = self._target(number, arguments)
+                if target is not None:
+                    self._index = PUBLISH_INDEX
+                    return number, Publish(target, properties, body)
+                self._reader.give_back()
         while self.state is not State.CLOSED and self.state is not State.LOGIN:
             try:
                 if self.state is State.GREETING:
@@ -214,26 +190,14 @@ class Connection:
                 self.fail_connection(refusal)
         return None
 
-    def _next_message(self) -> tuple[int, Publish] | None:
-        """A message that has come whole and has nothing special about it: most of what comes is such."""
-        found = self._reader.take_message(self.limits.message_bytes_max)
-        if found is None:
-            return None
-        number, arguments, properties, body = found
+    def _target(self, number: int, arguments: bytes) -> Target | None:
+        """Where a message that has come whole is to go; None where its frames are to be taken one by one."""
         channel = self.channels.get(number)
-        target = self._targets.get(arguments)
-        if channel is None or channel.is_closing or channel.awaits_content or target is None:
-            target = None if channel is None else self._new_target(channel, arguments)
-            if target is None:
-                self._reader.give_back()
-                return None
-        self._index = PUBLISH_INDEX
-        return number, Publish(target, properties, body)
-
-    def _new_target(self, channel: Channel, arguments: bytes) -> Target | None:
-        """Read the arguments of basic.publish and remember them; None where they are to be looked at anew."""
-        if channel.is_closing or channel.awaits_content:
+        if channel is None or channel.is_closing or channel.publish is not None:
             return None
+        target = self._targets.get(arguments)
+        if target is not None:
+            return target
         try:
             target = read_target(arguments)
         except QueueRefused:
@@ -290,7 +254,7 @@ class Connection:
         return publish
 
     def _on_channel_method(self, channel: Channel, payload: bytes) -> Event | Publish | None:
-        if channel.awaits_content:
+        if channel.publish is not None:
             raise violation(UNEXPECTED_FRAME, "a method came where the content of a message was to come")
         if self._index == PUBLISH_INDEX:
             channel.receive_publish(payload)

@@ -29,14 +29,16 @@ FRAME_OVERHEAD_BYTES: Final = 8
 FRAME_HEADER_BYTES: Final = 7
 
 HEARTBEAT_FRAME: Final = b"\x08\0\0\0\0\0\0\xce"
-NAME_CACHE_COUNT_MAX: Final = 4_096
+NAME_CACHE_COUNT_MAX: Final = 1_024
 """How many names of exchanges and routing keys are kept in the form that they have on the wire."""
 
 FRAME_START: Final = Struct(">BHI")
 ACK_FRAME: Final = Struct(">BHIHHQBB")
 _HEADER_START: Final = Struct(">BHIHHQ")
-_NEXT_HEADER_START: Final = Struct(">BBHIHHQ")
-"""The end of a frame and the start of the header that follows on it."""
+_NEXT_FRAME_START: Final = Struct(">BBHI")
+"""The end of a frame and the start of the one that follows on it."""
+_SIZE: Final = Struct(">Q")
+_BASIC_AND_WEIGHT: Final = b"\x00\x3c\x00\x00"
 _DELIVER_REST: Final = Struct(">QB")
 _METHOD_START: Final = Struct(">BHIHH")
 _GET_COUNT: Final = Struct(">I")
@@ -247,22 +249,53 @@ def header_frame(channel: int, message: Content) -> bytes:
     return start + properties + _END
 
 
-def delivery(
-    channel: int, consumer_tag: str, delivery_tag: int, is_redelivered: bool, message: Content
-) -> tuple[bytes, ...]:
-    """basic.deliver and the header of its content, in pieces. The body comes after it: see `body_frames`."""
-    tag, exchange = short_string(consumer_tag), short_string(message.exchange)
-    key, properties = short_string(message.routing_key), message.properties
-    return (
-        _METHOD_START.pack(METHOD, channel, 13 + len(tag) + len(exchange) + len(key), 60, 60),
-        tag,
-        _DELIVER_REST.pack(delivery_tag, is_redelivered),
-        exchange,
-        key,
-        _NEXT_HEADER_START.pack(FRAME_END, HEADER, channel, 12 + len(properties), 60, 0, message.body_bytes),
-        properties,
-        _END,
-    )
+class Deliveries:
+    """Writes basic.deliver and its content for one channel.
+
+    Most of it is the same from message to message: what goes before the delivery tag is the same for a
+    consumer, and what goes between tag and body size for an exchange, a routing key and a size of properties.
+    """
+
+    __slots__ = ("_channel", "_frame_bytes_max", "_middles")
+
+    def __init__(self, channel: int, frame_bytes_max: int) -> None:
+        self._channel = channel
+        self._frame_bytes_max = frame_bytes_max
+        self._middles: dict[tuple[str, str, str, int], tuple[bytes, bytes]] = {}
+
+    def pieces(
+        self, consumer_tag: str, delivery_tag: int, is_redelivered: bool, message: Content, body: bytes
+    ) -> tuple[bytes, ...]:
+        """All frames of a delivery."""
+        properties = message.properties
+        size_bytes = len(body)
+        names = (consumer_tag, message.exchange, message.routing_key, len(properties))
+        found = self._middles.get(names)
+        start, middle = found or self._remember(names)
+        if not 0 < size_bytes <= self._frame_bytes_max - FRAME_OVERHEAD_BYTES:
+            head = (start, _DELIVER_REST.pack(delivery_tag, is_redelivered), middle, _SIZE.pack(size_bytes))
+            return (*head, properties, _END, *body_frames(self._channel, body, self._frame_bytes_max))
+        return (
+            start,
+            _DELIVER_REST.pack(delivery_tag, is_redelivered),
+            middle,
+            _SIZE.pack(size_bytes),
+            properties,
+            _NEXT_FRAME_START.pack(FRAME_END, BODY, self._channel, size_bytes),
+            body,
+            _END,
+        )
+
+    def _remember(self, names: tuple[str, str, str, int]) -> tuple[bytes, bytes]:
+        tag, exchange, key = (write_short_string(name) for name in names[:3])
+        method_bytes = 13 + len(tag) + len(exchange) + len(key)
+        start = _METHOD_START.pack(METHOD, self._channel, method_bytes, 60, 60) + tag
+        header = _NEXT_FRAME_START.pack(FRAME_END, HEADER, self._channel, 12 + names[3])
+        middle = exchange + key + header + _BASIC_AND_WEIGHT
+        if len(self._middles) >= NAME_CACHE_COUNT_MAX:
+            self._middles.clear()
+        self._middles[names] = start, middle
+        return start, middle
 
 
 def body_frames(channel: int, body: bytes, frame_bytes_max: int) -> tuple[bytes, ...]:

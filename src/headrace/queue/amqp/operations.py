@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pamqp import commands
 
+from headrace.queue.audit import audit
 from headrace.queue.refusals import command_invalid, not_implemented
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def _exchange_delete(
     session: Session, number: int, channel: ChannelMethods, method: commands.Exchange.Delete
 ) -> None:
     channel.exchange_delete(method.exchange, if_unused=method.if_unused)
+    audit(session, "exchange.delete", exchange=method.exchange)
     if not method.nowait:
         session.reply_when_durable(number, commands.Exchange.DeleteOk)
 
@@ -106,6 +108,7 @@ def _queue_purge(
     session: Session, number: int, channel: ChannelMethods, method: commands.Queue.Purge
 ) -> None:
     message_count = channel.queue_purge(method.queue)
+    audit(session, "queue.purge", queue=method.queue, messages=message_count)
     if not method.nowait:
         session.reply_when_durable(number, commands.Queue.PurgeOk, message_count)
 
@@ -114,6 +117,7 @@ def _queue_delete(
     session: Session, number: int, channel: ChannelMethods, method: commands.Queue.Delete
 ) -> None:
     message_count = channel.queue_delete(method.queue, if_unused=method.if_unused, if_empty=method.if_empty)
+    audit(session, "queue.delete", queue=method.queue, messages=message_count)
     if not method.nowait:
         session.reply_when_durable(number, commands.Queue.DeleteOk, message_count)
 

@@ -23,18 +23,12 @@ from pamqp import commands
 from headrace.config import KIB
 from headrace.errors import QueueRefused
 from headrace.queue.amqp.channel import Publish
-from headrace.queue.amqp.connection import (
-    Ack,
-    ChannelClosed,
-    ChannelOpened,
-    LoginAsked,
-    OpenAsked,
-    State,
-)
+from headrace.queue.amqp.connection import State
+from headrace.queue.amqp.events import Ack, ChannelClosed, ChannelOpened, LoginAsked, OpenAsked
 from headrace.queue.amqp.frames import (
+    Deliveries,
     body_frames,
     confirm_frame,
-    delivery,
     get_ok_frame,
     header_frame,
     refusal_frame,
@@ -43,7 +37,8 @@ from headrace.queue.amqp.frames import (
 from headrace.queue.amqp.operations import operate
 
 if TYPE_CHECKING:
-    from headrace.queue.amqp.connection import Connection, Event
+    from headrace.queue.amqp.connection import Connection
+    from headrace.queue.amqp.events import Event
     from headrace.queue.amqp.methods import Method
     from headrace.queue.interface import BrokerMethods, ChannelMethods, ConnectionMethods, Fetched
     from headrace.queue.message import Message
@@ -72,6 +67,8 @@ class Session:
     def __init__(self, broker: BrokerMethods, wire: Connection, edge: Edge) -> None:
         self.wire = wire
         self.user = ""
+        self.client = ""
+        """Where the client is, for the audit."""
         self.virtual_host = ""
         self.is_blocked = False
         """Whether the broker has no room for what the client publishes."""
@@ -260,20 +257,19 @@ class Session:
 class ChannelOutput:
     """Where the broker says what is to be sent on a channel."""
 
-    __slots__ = ("_number", "_session", "_wire")
+    __slots__ = ("_deliveries", "_number", "_session", "_wire")
 
     def __init__(self, session: Session, number: int) -> None:
         self._session = session
         self._wire = session.wire
         self._number = number
+        self._deliveries = Deliveries(number, session.wire.frame_bytes_max)
 
     def deliver(self, consumer_tag: str, delivery_tag: int, redelivered: bool, message: Message) -> None:
         """Send a message to a consumer."""
-        wire = self._wire
         body = message.body
         assert body is not None  # The broker has it there until we return.
-        wire.outgoing += delivery(self._number, consumer_tag, delivery_tag, redelivered, message)
-        wire.outgoing += body_frames(self._number, body, wire.frame_bytes_max)
+        self._wire.outgoing += self._deliveries.pieces(consumer_tag, delivery_tag, redelivered, message, body)
         self._session.note_outgoing(message)
 
     def returned(self, reply_code: int, reply_text: str, message: Message) -> None:

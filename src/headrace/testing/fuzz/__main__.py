@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from os import cpu_count
 from random import SystemRandom
 
+from headrace.testing.fuzz import queue_checks
 from headrace.testing.fuzz.checks import (
     all_versions,
     check_decoder,
@@ -51,6 +52,8 @@ def _try_everything(seed: int) -> None:
             check_decoder(api_key, version, seed)
             check_memory(api_key, version, seed)
         check_handlers(seed, rounds=2)
+        queue_checks.check_methods(seed)
+        queue_checks.check_garbage(seed)
     except Exception as error:
         error.add_note(f"Rerun: python -m headrace.testing.fuzz --rounds 1 --start {seed}")
         raise

@@ -11,7 +11,8 @@ from pamqp import frame as pamqp_frame
 from pamqp.heartbeat import Heartbeat
 
 from headrace.config import MIB
-from headrace.queue.amqp.connection import GREETING, Connection, ConnectionLimits, LoginAsked, State
+from headrace.queue.amqp.connection import GREETING, Connection, ConnectionLimits, State
+from headrace.queue.amqp.events import LoginAsked
 from headrace.queue.amqp.frames import BODY, HEADER, METHOD, frame
 from headrace.queue.amqp.methods import Method, write_method
 from headrace.queue.amqp.session import Session

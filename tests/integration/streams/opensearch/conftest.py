@@ -3,7 +3,7 @@ made.
 
 Versions (`external_gte`, also of what was deleted), conditional writes by sequence numbers, aliases,
 `require_alias`, rows that are found only after a refresh, and indexes that are made by writing to them. It is
-no OpenSearch: whether that does the same is not shown here.
+no OpenSearch: what a real one does is shown in `../search`. Here, answers are lost and rows refused at will.
 """
 
 from __future__ import annotations
@@ -79,11 +79,13 @@ class SearchServer:
             ("DELETE", r"/_search/scroll", self._end_scroll),
             ("GET", r"/([^/_][^/]*)", self._get_index),
             ("PUT", r"/([^/_][^/]*)", self._put_index),
+            ("GET", r"/([^/_][^/]*)/_mapping", self._get_index),
             ("GET", r"/([^/]+)/_doc/([^/]+)", self._get),
             ("PUT", r"/([^/]+)/_doc/([^/]+)", self._put),
             ("DELETE", r"/([^/]+)/_doc/([^/]+)", self._delete),
             ("POST", r"/([^/]+)/_bulk", self._bulk),
             ("POST", r"/([^/]+)/_refresh", self._refresh),
+            ("GET", r"/([^/]+)/_stats/docs,store", self._stats),
             ("POST", r"/([^/]+)/_count", self._count),
             ("POST", r"/([^/]+)/_search", self._search),
         ]
@@ -221,6 +223,14 @@ class SearchServer:
             return 404, _json(MISSING)
         index.refresh()
         return 200, "{}"
+
+    def _stats(self, name: str, **_: Any) -> Answered:
+        index = self._one(name)
+        if index is None:
+            return 404, _json(MISSING)
+        size_bytes = sum(len(text) for text in index.visible.values())
+        sizes = {"docs": {"count": len(index.visible)}, "store": {"size_in_bytes": size_bytes}}
+        return 200, _json({"_all": {"primaries": sizes}})
 
     def _found(self, name: str, body: str) -> list[tuple[str, str]] | Answered:
         index = self._one(name)

@@ -17,10 +17,10 @@ from headrace.queue.amqp.frames import (
     BODY,
     HEARTBEAT_FRAME,
     METHOD,
+    Deliveries,
     FrameReader,
     body_frames,
     confirm_frame,
-    delivery,
     frame,
     get_ok_frame,
     header_frame,
@@ -112,8 +112,9 @@ def test_a_frame_of_the_wrong_type_or_end_is_refused(data: bytes) -> None:
 
 def test_deliveries_are_what_clients_read() -> None:
     content = Content()
-    data = b"".join((*delivery(3, "tag", 7, True, content), *body_frames(3, b"hello", 4096)))
-    method, header, body = unmarshalled(data)
+    deliveries = Deliveries(3, 4096)
+    deliveries.pieces("tag", 6, False, content, b"before")
+    method, header, body = unmarshalled(b"".join(deliveries.pieces("tag", 7, True, content, b"hello")))
     assert isinstance(method, commands.Basic.Deliver)
     assert dict(method) == {
         "consumer_tag": "tag",
@@ -126,6 +127,17 @@ def test_deliveries_are_what_clients_read() -> None:
     assert (header.body_size, header.properties.content_type) == (5, "text/plain")
     assert isinstance(body, ContentBody)
     assert body.value == b"hello"
+
+
+@pytest.mark.parametrize("size_bytes", [0, 4088, 4089, 20_000])
+def test_deliveries_of_any_size_are_what_clients_read(size_bytes: int) -> None:
+    sent = b"x" * size_bytes
+    pieces = Deliveries(3, 4096).pieces("tag", 1, False, Content(), sent)
+    method, header, *bodies = unmarshalled(b"".join(pieces))
+    assert isinstance(method, commands.Basic.Deliver)
+    assert isinstance(header, ContentHeader)
+    assert header.body_size == size_bytes
+    assert b"".join(body.value for body in bodies if isinstance(body, ContentBody)) == sent
 
 
 def test_fetched_and_returned_messages_are_what_clients_read() -> None:

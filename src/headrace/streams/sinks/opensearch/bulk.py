@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
+from headrace.search.server import BLOCKED, BUSY
+
 BATCH_BITS: Final = 40
 """How much of a version is the batch: a trillion of them, and eight million runs."""
 ID_BYTES_MAX: Final = 512
@@ -36,10 +38,20 @@ class Outcome(Enum):
 
     DONE = "done"
     NEWER = "a newer version is there"
-    AGAIN = "the server has too much to do"
+    AGAIN = "the server can't take it now"
     REFUSED = "the server does not take it"
     GONE = "its index is gone"
     FAILED = "something else"
+
+
+_OUTCOMES: Final = {
+    400: Outcome.REFUSED,
+    404: Outcome.GONE,
+    409: Outcome.NEWER,
+    413: Outcome.REFUSED,
+    **dict.fromkeys(BUSY, Outcome.AGAIN),
+}
+"""By the status of an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +115,10 @@ def _judged(action: Action, item: dict[str, dict[str, Any]]) -> Judged:
 
 
 def _outcome(status: int, kind: str, *, is_delete: bool) -> Outcome:
+    if kind in BLOCKED:
+        # It has the status of a refusal, and is not about the row.
+        return Outcome.AGAIN
     if status < 300 or (status == 404 and is_delete and not kind):
         # What is not there need not be deleted; the server remembers that it was.
         return Outcome.DONE
-    match status:
-        case 404:
-            return Outcome.GONE
-        case 409:
-            return Outcome.NEWER
-        case 429 | 502 | 503 | 504:
-            return Outcome.AGAIN
-        case 400 | 413:
-            return Outcome.REFUSED
-    return Outcome.FAILED
+    return _OUTCOMES.get(status, Outcome.FAILED)

@@ -122,7 +122,7 @@ class ServedLedger:
         self, server: Server, path: str, document: dict[str, Any], after: tuple[int, int] | None
     ) -> bool:
         """Write a document, if the last change of it was this one; or if it is not there, for none."""
-        condition: dict[str, object] = {"op_type": "create"}
+        condition: dict[str, Any] = {"op_type": "create"}
         if after is not None:
             condition = dict(zip(("if_seq_no", "if_primary_term"), after, strict=True))
         answer = server.ask("PUT", path, document, what=self._what, accepted={409}, **condition)

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from headrace.errors import PipelineError
 from headrace.search.fields import Column, Columns, Kind
+from headrace.search.served_columns import META
 
-META: Final = "headrace"
 GC_DELETES: Final = "1h"
 WHOLE_LENGTH_MAX: Final = 8191
 """How long a text may be that is found whole: four bytes for each character, and the server takes 32,766."""
@@ -67,17 +67,9 @@ def index_body(columns: Columns, index: str, *, is_opensearch: bool) -> dict[str
             "_meta": {META: json.loads(columns.to_json())},
             "properties": fields,
         },
-        "aliases": {index: {}, rows_alias(generation): {}},
+        # Whatever else is given the alias by mistake is not written to.
+        "aliases": {index: {}, rows_alias(generation): {"is_write_index": True}},
     }
-
-
-def kept_columns(mappings: dict[str, Any]) -> Columns | None:
-    """The columns that an index was made for; None where it was not made here."""
-    kept = mappings.get("_meta", {}).get(META)
-    try:
-        return None if kept is None else Columns.from_json(json.dumps(kept))
-    except ValueError:
-        return None
 
 
 def check_names(columns: Columns, *, pipeline: str) -> None:

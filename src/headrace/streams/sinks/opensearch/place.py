@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 from headrace.errors import PipelineError
 from headrace.search.fields import Columns
+from headrace.search.served_columns import kept_columns
 from headrace.search.server import Server
-from headrace.streams.sinks.opensearch.mapping import generation_name, index_body, kept_columns
+from headrace.streams.sinks.opensearch.mapping import generation_name, index_body
 
 _THERE = "resource_already_exists_exception"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -24,7 +24,9 @@ from headrace.streams.sinks.index_rows import from_documents
 from headrace.streams.stores import ServedIndex
 
 ROWS_MAX: Final = 1_000
-"""How many rows are asked for at once."""
+"""How many rows are asked for at once, at most."""
+PAGE_BYTES: Final = 8 * 2**20
+"""How much a page is to hold, as the server has it on disk."""
 KEEP: Final = "2m"
 """How long the server is to keep the moment between two requests."""
 
@@ -50,29 +52,47 @@ class ReadTask:
                 yield pa.RecordBatch.from_pydict({"row": pa.array(texts, pa.string())})
 
 
-def pages(server: Server, index: str, *, rows_max: int = ROWS_MAX) -> Iterator[list[str]]:
-    """All rows as JSON, page by page, as they are now."""
+def pages(server: Server, index: str, *, rows_max: int | None = None) -> Generator[list[str], None, None]:
+    """All rows as JSON, page by page, as they are now; as many at a time as they are large, if not told."""
     what = f"reading the index {index}"
     refresh(server, index)
-    body = {"size": rows_max, "sort": ["_doc"], "query": {"match_all": {}}, "track_total_hits": True}
+    size = rows_max or _rows_at_once(server, index, what)
+    body = {"size": size, "sort": ["_doc"], "query": {"match_all": {}}, "track_total_hits": True}
     answer = server.ask("POST", f"/{quote(index, safe='')}/_search", body, what=what, scroll=KEEP)
     numbers = Numbers()
     row_count, read_count = answer.body["hits"]["total"]["value"], 0
-    while True:
-        found = numbers.read(answer.text)
-        hits = found["hits"]["hits"]
-        if not hits or found.get("_shards", {}).get("failed"):
-            break
-        read_count += len(hits)
-        yield [numbers.write(hit["_source"]) for hit in hits]
-        next_page = {"scroll": KEEP, "scroll_id": found["_scroll_id"]}
-        answer = server.ask("POST", "/_search/scroll", next_page, what=what)
-    server.ask("DELETE", "/_search/scroll", {"scroll_id": found["_scroll_id"]}, what=what, accepted={404})
+    scroll_id = answer.body["_scroll_id"]
+    try:
+        while True:
+            found = numbers.read(answer.text)
+            hits = found["hits"]["hits"]
+            if not hits or found.get("_shards", {}).get("failed"):
+                break
+            read_count += len(hits)
+            yield [numbers.write(hit["_source"]) for hit in hits]
+            scroll_id = found["_scroll_id"]
+            next_page = {"scroll": KEEP, "scroll_id": scroll_id}
+            answer = server.ask("POST", "/_search/scroll", next_page, what=what)
+    finally:
+        # Also where somebody reads no further: a server keeps few such moments at a time.
+        server.ask("DELETE", "/_search/scroll", {"scroll_id": scroll_id}, what=what, accepted={404})
     if read_count != row_count:
         # A page whose answer is lost is not given again, and a shard that fails leaves its rows out.
         raise StoreUnavailable(
             f"{what} failed on {server.told}: it has given {read_count:,} of {row_count:,} rows; try again"
         )
+
+
+def rows_at_once(size_bytes: int, row_count: int) -> int:
+    """How many rows a page has, of an index of this size."""
+    row_bytes = max(1, size_bytes // max(1, row_count))
+    return max(1, min(ROWS_MAX, PAGE_BYTES // row_bytes))
+
+
+def _rows_at_once(server: Server, index: str, what: str) -> int:
+    found = server.ask("GET", f"/{quote(index, safe='')}/_stats/docs,store", what=what).body
+    sizes = found["_all"]["primaries"]
+    return rows_at_once(int(sizes["store"]["size_in_bytes"]), int(sizes["docs"]["count"]))
 
 
 def refresh(server: Server, index: str) -> None:

@@ -1,4 +1,9 @@
-"""What a task on an executor does with its share of a batch: write it to the server, in few requests."""
+"""What a task on an executor does with its share of a batch: write it to the server, in few requests.
+
+A task that was given up may come back late. The server refuses its rows by their version, and knows that also
+of rows that were deleted, but forgets those when it is restarted. So before each request, and before one that
+got no answer is sent again, the task looks whether the batch is still to be written.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +78,6 @@ class BulkTask:
         return rows
 
     def _write(self, server: Server, rows: pa.Table, task: int) -> None:
-        self.refuse_replaced(server)
         refusals = Refusals(files=self.refused, batch_id=self.batch_id, part=str(task))
         sender = Sender(server=server, task=self, refusals=refusals)
         is_newer = False
@@ -94,10 +98,16 @@ class BulkTask:
                 cause = f"its key has more than the {bulk.ID_BYTES_MAX} bytes that a search server takes"
                 refusals.add(action.id, action.row, cause)
 
-    def refuse_newer(self, server: Server) -> None:
-        """Raise where the server has newer rows, unless this task is late and they are of a later batch."""
+    def refuse_late(self, server: Server) -> None:
+        """Raise where the batch is not to be written any more."""
         if self.refuse_replaced(server).entry.next_batch_id > self.batch_id:
-            return
+            raise PipelineFailed(
+                f"a task of pipeline {self.ledger.pipeline} comes late: batch {self.batch_id} is written"
+            )
+
+    def refuse_newer(self, server: Server) -> None:
+        """Raise where the server has newer rows."""
+        self.refuse_late(server)
         pipeline, index = self.ledger.pipeline, self.ledger.index
         raise PipelineError(
             f"the search index {index} has newer rows than those that pipeline {pipeline} is about to write: "
@@ -124,6 +134,7 @@ class Sender:
     server: Server
     task: BulkTask
     refusals: Refusals
+    try_s_max: float = TRY_S_MAX
 
     def send(self, actions: list[Action]) -> bool:
         """Send them, those again for which the server has no time; say whether it had newer rows."""
@@ -134,10 +145,11 @@ class Sender:
             actions = [each.action for each in judged if each.outcome is Outcome.AGAIN]
             if not actions:
                 break
-            if waited_s + pause_s > TRY_S_MAX:
+            if waited_s + pause_s > self.try_s_max:
+                said = next(each.words for each in judged if each.outcome is Outcome.AGAIN)
                 raise StoreUnavailable(
-                    f"{self._what} failed on {self.server.told}: it has had no time for {len(actions)} rows "
-                    f"within {TRY_S_MAX:.0f} s of trying"
+                    f"{self._what} failed on {self.server.told}: it has not taken {len(actions)} rows within "
+                    f"{self.try_s_max:.0f} s of trying: {said}"
                 )
             time.sleep(pause_s)
             waited_s += pause_s
@@ -151,7 +163,13 @@ class Sender:
         alias = quote(rows_alias(self.task.generation), safe="")
         lines = bulk.lines_of(actions, bulk.version_of(self.task.run, self.task.batch_id))
         answer = self.server.ask(
-            "POST", f"/{alias}/_bulk", lines, what=self._what, accepted={404, 413}, require_alias="true"
+            "POST",
+            f"/{alias}/_bulk",
+            lines,
+            what=self._what,
+            accepted={404, 413},
+            before_each=lambda: self.task.refuse_late(self.server),
+            require_alias="true",
         )
         if answer.status == 413 and len(actions) > 1:
             middle = len(actions) // 2

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -28,8 +29,10 @@ from headrace.streams.sinks.opensearch.task import RESULT, BulkTask
 from headrace.streams.sinks.refused import forget_refused, refused_files
 from headrace.streams.sinks.run_ledger import GONE, begun, is_written
 from headrace.streams.sinks.table_rows import spread, table_rows
-from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, run_tasks
+from headrace.streams.sinks.tasks import check_all_ran, failpoints_of_tasks, run_tasks, tried_again
 from headrace.streams.stores import ServedIndex
+
+T = TypeVar("T")
 
 AGAIN_PAUSE_S: Final = 1.0
 """How long to wait after an error that may pass. A server that does not answer is waited for by itself."""
@@ -58,15 +61,15 @@ class ServedWriter:
         columns = index_columns(rows.schema, key=table.key, text=table.text, pipeline=pipeline)
         with connected(table.url) as server:
             if self._mine is None:
-                self._mine = self._begin(server, columns, batch)
+                self._mine = _tried(partial(self._begin, server, columns, batch))
                 self._context.note_claim(table.name)
             row_count = 0
-            if self._is_written(server, batch, self._mine):
+            if _tried(partial(self._is_written, server, batch, self._mine)):
                 # What keeps state must be computed all the same, or there would be none for the next batch.
                 rows.write.format("noop").mode("append").save()
             else:
                 row_count = self._write(as_documents(rows, columns), batch, self._mine)
-                self._enter(server, batch, self._mine)
+                _tried(partial(self._enter, server, batch, self._mine))
         hit("pipeline.written")
         return row_count
 
@@ -140,6 +143,10 @@ class ServedWriter:
             failpoints=failpoints,
         )
         return spread(documents, self._table, self._table.writers).mapInArrow(task.run_share, RESULT)
+
+
+def _tried(work: Callable[[], T]) -> T:
+    return tried_again(work, after=StoreUnavailable, check=_pause)
 
 
 def _pause() -> None:

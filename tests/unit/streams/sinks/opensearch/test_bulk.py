@@ -63,7 +63,9 @@ def test_requests_hold_all_rows_in_order_and_no_more_than_they_may(
         (ROW, 503, "unavailable_shards_exception", Outcome.AGAIN),
         (ROW, 400, "mapper_parsing_exception", Outcome.REFUSED),
         (ROW, 500, "unknown", Outcome.FAILED),
-        (ROW, 403, "cluster_block_exception", Outcome.FAILED),
+        (ROW, 403, "security_exception", Outcome.FAILED),
+        (ROW, 403, "cluster_block_exception", Outcome.AGAIN),
+        (ROW, 400, "index_closed_exception", Outcome.AGAIN),
     ],
 )
 def test_what_has_become_of_a_row_is_told_by_its_status(

@@ -6,7 +6,8 @@ import pytest
 
 from headrace.errors import PipelineError
 from headrace.search.fields import Column, Columns
-from headrace.streams.sinks.opensearch.mapping import check_names, index_body, kept_columns
+from headrace.search.served_columns import kept_columns
+from headrace.streams.sinks.opensearch.mapping import check_names, index_body
 
 COLUMNS = Columns(
     key=("id",),
@@ -43,7 +44,7 @@ def test_each_column_that_is_searched_has_a_field_of_its_type_and_nothing_else_h
 
 def test_an_index_is_made_with_its_aliases_and_settings_at_once() -> None:
     body = index_body(COLUMNS, "products", is_opensearch=True)
-    assert body["aliases"] == {"products": {}, "products-g000001-rows": {}}
+    assert body["aliases"] == {"products": {}, "products-g000001-rows": {"is_write_index": True}}
     assert body["settings"] == {"index.gc_deletes": "1h", "index.query.default_field": ["name"]}
     without_text = Columns(key=("id",), columns=COLUMNS.columns[:1])
     assert index_body(without_text, "p", is_opensearch=True)["settings"]["index.query.default_field"] == ["*"]

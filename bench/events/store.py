@@ -1,0 +1,123 @@
+"""The event store beside the library `eventsourcing`, on the same PostgreSQL.
+
+    python bench/events/store.py --peer VENV/bin/python               # full size, 3 runs each
+    python bench/events/store.py --peer VENV/bin/python --share 0.02  # only to see that it works
+
+An embedded PostgreSQL that waits for the disk (durability sync) serves both, by a socket. Each run of each of
+them has a process and an empty database of its own, and they take turns. What is measured is the same on both
+sides:
+
+- single appends      one event, one commit, again and again, to one aggregate
+- batched appends     200 events of an aggregate in each commit
+- load                an aggregate without snapshots, read from the database and folded
+- fold                the same events, read already: decoded and folded
+- 50 writers          threads of one process, each with an aggregate of its own, one event in each commit
+- contended           50 threads on one aggregate: load, decide, append, and again on a conflict; ours only
+- million             loading an aggregate of a million events that has a snapshot; ours only
+
+Answers are checked: every aggregate must have the balance that its events make. VENV is an environment with
+eventsourcing[postgres] in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from headrace.config import PostgresConfig
+from headrace.postgres import EmbeddedPostgres
+
+RUN_S_MAX: Final = 3_600
+OURS: Final = "store_headrace.py"
+PEER: Final = "store_eventsourcing.py"
+ROWS: Final = {
+    "single": "single appends, events/s",
+    "batched": "batched appends, events/s",
+    "load": "load without snapshot, events/s",
+    "fold": "fold, events/s",
+    "writers": "50 writers, events/s",
+    "contended": "50 writers on one aggregate, commands/s",
+    "million_ms": "load of the long aggregate with a snapshot, ms",
+}
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--peer", help="an interpreter that has eventsourcing[postgres]")
+    parser.add_argument("--share", type=float, default=1.0, help="of the full size")
+    parser.add_argument("--runs", type=int, default=3)
+    options = parser.parse_args()
+    sides = {"headrace": (sys.executable, OURS)}
+    if options.peer:
+        sides["eventsourcing"] = (options.peer, PEER)
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    # Below a directory that everybody can enter: PostgreSQL does not run as root.
+    directory = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
+    try:
+        with EmbeddedPostgres(PostgresConfig(data_dir=directory)) as server:
+            for number in range(options.runs):
+                for name, (interpreter, program) in sides.items():
+                    dsn = _fresh(server.dsn, f"{name}_{number}")
+                    measured[name].append(_run(interpreter, program, dsn, options.share))
+    finally:
+        shutil.rmtree(directory)
+    print(_table(measured))
+
+
+def _fresh(dsn: str, name: str) -> str:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        connection.execute("CHECKPOINT")
+    return make_conninfo(dsn, dbname=name)
+
+
+def _run(interpreter: str, program: str, dsn: str, share: float) -> dict[str, float]:
+    # What the peer reads from its environment, and we from the DSN.
+    known = conninfo_to_dict(dsn)
+    settings = {f"BENCH_{name.upper()}": str(value) for name, value in known.items()}
+    done = subprocess.run(
+        [interpreter, str(Path(__file__).with_name(program)), str(share)],
+        env={**os.environ, **settings, "BENCH_DSN": dsn},
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        timeout=RUN_S_MAX,
+    )
+    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    print(f"{program}: {rates}", file=sys.stderr)
+    return rates
+
+
+def _table(measured: dict[str, list[dict[str, float]]]) -> str:
+    medians = {
+        name: {row: statistics.median(run[row] for run in runs) for row in ROWS if row in runs[0]}
+        for name, runs in measured.items()
+    }
+    ours, peer = medians["headrace"], medians.get("eventsourcing", {})
+    lines = ["| | headrace | eventsourcing | ratio |", "|---|---|---|---|"]
+    for row, title in ROWS.items():
+        other = f"{peer[row]:,.0f}" if row in peer else "-"
+        ratio = f"{ours[row] / peer[row]:.1f}" if row in peer else "-"
+        shown = f"{ours[row]:.2f}" if row.endswith("_ms") else f"{ours[row]:,.0f}"
+        lines.append(f"| {title} | {shown} | {other} | {ratio} |")
+    lines.append(f"\n50 writers reach {ours['writers'] / ours['single']:.1f} times the throughput of one.")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""The journal in PostgreSQL.
+
+- journal        the journal itself
+- schema.sql     its tables, and the function that appends
+- migration      makes them, once, however many open the journal at the same time
+- queries        what is asked
+- group_commit   appends that wait for each other go in one transaction
+- connections    connections that are lent and given back, and the database's errors in our own words
+- calls          what an append is as arguments of the function, and what its results mean
+"""
+
+from __future__ import annotations
+
+from headrace.events.postgres.journal import PostgresJournal
+
+__all__ = ["PostgresJournal"]

@@ -1,0 +1,85 @@
+"""Appending: a group of appends is one call of the function in schema.sql."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from threading import Lock
+from typing import Any
+
+from headrace import failpoints
+from headrace.clock import Clock
+from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.events.postgres import queries
+from headrace.events.postgres.calls import arguments, arguments_of_one, outcome
+from headrace.events.postgres.connections import Connection
+from headrace.events.postgres.group_commit import GroupCommit
+from headrace.events.postgres.tables import Tables
+from headrace.events.records import Append, Appended
+
+Answer = Appended | HeadraceError
+
+
+class Appends:
+    """Appends events, those of several threads together. Safe to use from any thread."""
+
+    def __init__(self, tables: Tables, clock: Clock | None) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._group: GroupCommit[Append, Appended] = GroupCommit(self._carry_out)
+        self._lock = Lock()
+        self._registered: set[tuple[str, int]] = set()
+
+    def submit(self, append: Append) -> Appended:
+        """Append, with those that others append at the same time."""
+        return self._group.submit(append, append.event_count)
+
+    def _carry_out(self, appends: Sequence[Append]) -> Sequence[Answer]:
+        try:
+            return self._together(appends)
+        except StoreUnavailable:
+            raise
+        except HeadraceError:
+            if len(appends) == 1:
+                raise
+        # One of them can't be stored, and has taken the others with it.
+        return [self._alone(append) for append in appends]
+
+    def _alone(self, append: Append) -> Answer:
+        try:
+            return self._together([append])[0]
+        except HeadraceError as error:
+            return error
+
+    def _together(self, appends: Sequence[Append]) -> list[Answer]:
+        query, values = queries.APPEND_ONE, arguments_of_one(appends[0]) if len(appends) == 1 else None
+        if values is None:
+            query, values = queries.APPEND, arguments(appends)
+        with self._tables.connections.lent("appending events") as connection:
+            self._register_types(connection, appends)
+            failpoints.hit("events.append")
+            rows = self.call(connection, query, values)
+            failpoints.hit("events.appended")
+        return [outcome(append, row) for append, row in zip(appends, rows, strict=True)]
+
+    def call(self, connection: Connection, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Call a function that appends, in a transaction of its own or in one that is open."""
+        return self._tables.run(connection, query, [*values, self._now()])
+
+    def _now(self) -> datetime | None:
+        return None if self._clock is None else datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+
+    def _register_types(self, connection: Connection, appends: Sequence[Append]) -> None:
+        """Note types and versions before their first events, so that they can be listed without reading."""
+        met = {
+            (event.type, event.schema_version)
+            for append in appends
+            for write in append.writes
+            for event in write.events
+        }
+        new = sorted(met - self._registered)
+        if new:
+            columns = [[name for name, _ in new], [version for _, version in new]]
+            self._tables.run(connection, queries.REGISTER_TYPES, columns)
+            with self._lock:
+                self._registered = self._registered.union(new)

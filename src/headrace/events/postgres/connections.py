@@ -1,0 +1,161 @@
+"""Connections that are lent and given back, and the database's errors in our own words.
+
+A password is never told: what is said of a server is its host, port, database and user.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import BoundedSemaphore, Lock
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.string import ByteaBinaryLoader
+
+from headrace.errors import ConfigError, EventsError, HeadraceError, StoreUnavailable
+
+CONNECTIONS_MAX: Final = 16
+"""How many are open at once for reading and writing; who needs one more waits."""
+CONNECT_S_MAX: Final = 10
+IDLE_S_MAX: Final = 5.0
+"""A connection that was idle for longer is asked whether it still is one, before it is relied on."""
+WAIT_S_MAX: Final = 60.0
+
+_PASSING: Final = ("08", "40", "53", "55P03", "57014", "57P01", "57P02", "57P03")
+"""SQLSTATEs, or their classes, of what may go well another time."""
+_SESSION: Final = "-c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off"
+"""The function that appends relies on it that each of its statements sees what was committed before."""
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class Connections:
+    """Lends connections. Safe to use from any thread."""
+
+    def __init__(self, dsn: str, size_max: int = CONNECTIONS_MAX) -> None:
+        self.dsn = dsn
+        self._places = BoundedSemaphore(size_max)
+        self._lock = Lock()
+        self._idle: list[tuple[Connection, float]] = []
+        self._is_closed = False
+
+    @contextmanager
+    def lent(self, what: str) -> Iterator[Connection]:
+        """A connection on which every statement is a transaction. `what` is said where it fails."""
+        if not self._places.acquire(timeout=WAIT_S_MAX):
+            raise StoreUnavailable(
+                f"{what}: no connection was free within {WAIT_S_MAX:.0f} s of {described(self.dsn)}"
+            )
+        try:
+            connection = self._take()
+            try:
+                with explained(self.dsn, what):
+                    yield connection
+            finally:
+                self._give_back(connection)
+        finally:
+            self._places.release()
+
+    def _take(self) -> Connection:
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    raise EventsError("the journal is closed: open another")
+                connection, since_s = self._idle.pop() if self._idle else (None, 0.0)
+            if connection is None:
+                return connect(self.dsn)
+            if time.monotonic() - since_s < IDLE_S_MAX or _is_alive(connection):
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._lock:
+            is_whole = (
+                not connection.closed
+                and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            )
+            if is_whole and not self._is_closed:
+                self._idle.append((connection, time.monotonic()))
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close those that are idle; the others when they are given back."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
+            connection.close()
+
+
+def connect(dsn: str) -> Connection:
+    """Connect once. Who may try again is for the caller to say."""
+    given = parameters_of(dsn)
+    parameters: dict[str, Any] = {
+        "connect_timeout": CONNECT_S_MAX,
+        "application_name": "headrace events",
+        **given,
+        "options": f"{given.get('options', '')} {_SESSION}".strip(),
+    }
+    with explained(dsn, "connecting"):
+        connection: Connection = psycopg.connect(make_conninfo(**parameters), autocommit=True)
+    connection.prepare_threshold = 2
+    connection.adapters.register_loader("json", ByteaBinaryLoader)
+    return connection
+
+
+def _is_alive(connection: Connection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.Error:
+        return False
+    return True
+
+
+@contextmanager
+def explained(dsn: str, what: str) -> Iterator[None]:
+    """Say what failed in our own words."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explanation(dsn, what, error) from error
+
+
+def explanation(dsn: str, what: str, error: psycopg.Error) -> HeadraceError:
+    """Our error for one of the database's: one that may pass, or one of rights or of values."""
+    told = f"{what} failed on {described(dsn)}: {_words_of(dsn, error)}"
+    state = error.sqlstate
+    is_lost = state is None and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if is_lost or (state is not None and state.startswith(_PASSING)):
+        return StoreUnavailable(told)
+    return EventsError(told)
+
+
+def _words_of(dsn: str, error: psycopg.Error) -> str:
+    diagnosis = error.diag
+    parts = [diagnosis.message_primary or str(error), diagnosis.message_detail]
+    line = "; ".join(" ".join(part.split()) for part in parts if part)
+    password = parameters_of(dsn).get("password")
+    return line.replace(str(password), "***") if password else line
+
+
+def described(dsn: str) -> str:
+    """The server and the database, without the password."""
+    parameters = parameters_of(dsn)
+    host, port = parameters.get("host") or "localhost", parameters.get("port") or 5432
+    user = f"{parameters['user']}@" if parameters.get("user") else ""
+    return f"PostgreSQL {user}{host}:{port}/{parameters.get('dbname') or parameters.get('user') or ''}"
+
+
+def parameters_of(dsn: str) -> dict[str, Any]:
+    """What a DSN says, by name."""
+    try:
+        return dict(conninfo_to_dict(dsn))
+    except psycopg.ProgrammingError:
+        # Its message repeats what it could not read, which may be the password.
+        raise ConfigError(
+            "the dsn of a PostgreSQL can't be read: write postgresql://user:password@host:5432/database"
+        ) from None

@@ -1,0 +1,41 @@
+"""The tables of one schema: connections to them, and queries that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.events.postgres.connections import Connection, Connections
+from headrace.events.postgres.migration import filled
+
+Values = Sequence[Any] | Mapping[str, Any]
+
+
+class Tables:
+    """Asks one schema. Safe to use from any thread."""
+
+    def __init__(self, dsn: str, schema: str) -> None:
+        self.schema = schema
+        self.connections = Connections(dsn)
+        self._filled: dict[str, bytes] = {}
+
+    def ask(self, what: str, query: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Run one query in a transaction of its own. `what` is said where it fails."""
+        with self.connections.lent(what) as connection:
+            return self.run(connection, query, values)
+
+    def run(self, connection: Connection, query: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Run one query on a connection."""
+        text = self._filled.get(query)
+        if text is None:
+            text = self._filled[query] = filled(query, self.schema)
+        cursor = connection.cursor(binary=True)
+        cursor.execute(text, values or None)
+        return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def transaction(self, what: str) -> Iterator[Connection]:
+        """Several queries, all or none."""
+        with self.connections.lent(what) as connection, connection.transaction():
+            yield connection

@@ -1,0 +1,83 @@
+"""What is kept of a process: its instances, the commands that they have sent, and their timers.
+
+Rows are read and written in a batch of a place, so they change together with the position. One batch of a
+process follows the other; so nobody else changes what a batch has read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+
+class Outcome(StrEnum):
+    """What became of a command."""
+
+    PENDING = "pending"
+    DONE = "done"
+    REFUSED = "refused"
+    FAILED = "failed"
+    """It was neither executed nor refused, however often it was tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentCommand:
+    """A command that an instance has sent, as it is kept."""
+
+    id: UUID
+    instance: str
+    stream: str
+    type: str
+    data: bytes
+    """JSON."""
+    causation_id: str
+    correlation_id: str | None = None
+    outcome: Outcome = Outcome.PENDING
+    reason: str = ""
+    attempt_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueTimer:
+    """A timer whose time has come."""
+
+    instance: str
+    name: str
+    due_at: datetime
+
+
+class ProcessRows(Protocol):
+    """The rows of one process, in one batch."""
+
+    def state(self, instance: str) -> tuple[str, bytes] | None:
+        """An instance's state: the name of its class, and JSON. None for one that is new."""
+
+    def keep_state(self, instance: str, state: tuple[str, bytes] | None) -> None:
+        """Keep a state; None forgets the instance."""
+
+    def add_command(self, command: SentCommand) -> None:
+        """Keep a command that is to be executed; one that is kept already stays as it is."""
+
+    def pending(self, limit: int) -> list[SentCommand]:
+        """Commands that are to be executed, the oldest first."""
+
+    def command(self, command_id: UUID) -> SentCommand:
+        """A command that was kept."""
+
+    def note(self, command_id: UUID, outcome: Outcome, reason: str) -> None:
+        """Keep what became of a command, and count an attempt."""
+
+    def failed(self) -> list[SentCommand]:
+        """Commands that were tried too often."""
+
+    def set_timer(self, instance: str, name: str, due_at: datetime | None) -> None:
+        """Set a timer anew; None takes it back."""
+
+    def due_timers(self, now: datetime, limit: int) -> list[DueTimer]:
+        """Timers whose time has come, the earliest first."""
+
+    def instances(self) -> dict[str, tuple[str, bytes]]:
+        """All that have begun and are not done."""

@@ -1,0 +1,180 @@
+"""The journal in PostgreSQL keeps the promises of every journal, and some of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from headrace.errors import ConfigError, EventsError, StoreUnavailable
+from headrace.events.postgres import PostgresJournal
+from headrace.events.records import Append
+from headrace.testing.clock import ManualClock
+from headrace.testing.journals import JournalContract, new, to, write
+from headrace.testing.postgres import TestDatabase
+from headrace.testing.waiting import eventually
+
+
+@pytest.fixture
+def journal(headrace_postgres: TestDatabase) -> Iterator[PostgresJournal]:
+    with PostgresJournal(headrace_postgres.dsn) as journal:
+        yield journal
+
+
+class TestPostgresJournal(JournalContract):
+    pass
+
+
+def test_many_may_open_a_journal_that_is_not_there(headrace_postgres: TestDatabase) -> None:
+    def use(number: int) -> None:
+        with PostgresJournal(headrace_postgres.dsn) as journal:
+            write(journal, f"a-{number}", new())
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(use, range(6)))
+
+    with PostgresJournal(headrace_postgres.dsn) as journal:
+        assert journal.head() == 6
+
+
+def test_schemas_of_one_database_know_nothing_of_each_other(headrace_postgres: TestDatabase) -> None:
+    with (
+        PostgresJournal(headrace_postgres.dsn, schema="one") as one,
+        PostgresJournal(headrace_postgres.dsn, schema="two") as two,
+    ):
+        write(one, "a-1", new())
+
+        assert (one.head(), two.head()) == (1, 0)
+
+
+@pytest.mark.parametrize("schema", ["", "Events", "a-b", 'a"b', "1a", "x" * 49])
+def test_a_schema_has_a_plain_name(schema: str) -> None:
+    with pytest.raises(ConfigError, match="schema"):
+        PostgresJournal("host=/nowhere", schema=schema)
+
+
+def test_a_role_that_may_not_make_tables_can_use_them(headrace_postgres: TestDatabase) -> None:
+    PostgresJournal(headrace_postgres.dsn).close()
+    role = f"reader_{headrace_postgres.dsn.split('dbname=')[1].split()[0]}"
+    headrace_postgres.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        headrace_postgres.execute(
+            f"GRANT USAGE ON SCHEMA headrace_events TO {role};"
+            f"GRANT ALL ON ALL TABLES IN SCHEMA headrace_events TO {role}"
+        )
+        dsn = f"{headrace_postgres.dsn} options='-c role={role}'"
+        with PostgresJournal(dsn) as journal:
+            write(journal, "a-1", new())
+            assert journal.head() == 1
+    finally:
+        headrace_postgres.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_server_that_does_not_answer_is_told_without_the_password() -> None:
+    with pytest.raises(StoreUnavailable, match="nowhere") as error:
+        PostgresJournal("host=/nowhere user=me password=secret dbname=d")
+
+    assert "secret" not in str(error.value)
+
+
+def test_a_closed_journal_is_not_used_again(headrace_postgres: TestDatabase) -> None:
+    journal = PostgresJournal(headrace_postgres.dsn)
+    journal.close()
+
+    with pytest.raises(EventsError, match="closed"):
+        journal.head()
+
+
+def test_a_lost_connection_is_told_and_replaced(
+    journal: PostgresJournal, headrace_postgres: TestDatabase
+) -> None:
+    write(journal, "a-1", new())
+    headrace_postgres.execute(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE application_name = 'headrace events' AND datname = current_database()"
+    )
+
+    with pytest.raises(StoreUnavailable) as error:
+        write(journal, "a-1", new())
+    assert error.value.retriable
+    assert not error.value.definite
+
+    eventually(lambda: _head_or_none(journal) == 1)
+    write(journal, "a-1", new(), expected=1)
+
+
+def _head_or_none(journal: PostgresJournal) -> int | None:
+    try:
+        return journal.head()
+    except StoreUnavailable:
+        return None
+
+
+def test_what_can_not_be_stored_does_not_take_others_with_it(journal: PostgresJournal) -> None:
+    """They go in one transaction, which the broken one ends."""
+    good, broken = Append(writes=(to("a-1", new()),)), Append(writes=(to("a-2", new(data=b"{no json")),))
+
+    answers = journal._appends._carry_out([good, broken, Append(writes=(to("a-3", new()),))])
+
+    assert isinstance(answers[1], EventsError)
+    assert [each.stream for each in journal.read_all()] == ["a-1", "a-3"]
+
+
+@pytest.mark.parametrize("text", ["a\x1eb", "a\0b"])
+def test_control_characters_are_refused(journal: PostgresJournal, text: str) -> None:
+    with pytest.raises(EventsError, match="control character"):
+        write(journal, "a-1", new(tags=(text,)))
+
+
+def test_a_waiting_reader_hears_of_appends_of_other_processes(
+    journal: PostgresJournal, headrace_postgres: TestDatabase
+) -> None:
+    with PostgresJournal(headrace_postgres.dsn) as other, ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(journal.wait_beyond, 0, 60.0)
+        eventually(
+            lambda: headrace_postgres.execute(
+                "SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = database "
+                "WHERE datname = current_database() AND locktype = 'advisory' AND mode = 'ShareLock'"
+            )
+        )
+        write(other, "a-1", new())
+        assert waiting.result()
+
+
+def test_times_are_those_of_the_clock_and_do_not_go_back(headrace_postgres: TestDatabase) -> None:
+    clock = ManualClock()
+    with PostgresJournal(headrace_postgres.dsn, clock=clock) as journal:
+        write(journal, "a-1", new())
+        clock.jump(-60_000)
+        write(journal, "a-1", new())
+        journal.append(Append(writes=(to("a-1", new()), to("a-2", new()))))
+
+        times = {event.recorded_at.timestamp() for event in journal.read_all()}
+        assert times == {1_700_000_000.0}
+
+
+def test_an_open_transaction_of_others_holds_no_reader_up(
+    journal: PostgresJournal, headrace_postgres: TestDatabase
+) -> None:
+    with psycopg.connect(headrace_postgres.dsn) as other:
+        other.execute("CREATE TABLE held (x int)")
+        write(journal, "a-1", new())
+
+        assert journal.head() == 1
+
+
+def test_layouts_of_another_version_are_refused(headrace_postgres: TestDatabase) -> None:
+    PostgresJournal(headrace_postgres.dsn).close()
+    headrace_postgres.execute("UPDATE headrace_events.layout SET version = 99")
+
+    with pytest.raises(EventsError, match="layout 99"):
+        PostgresJournal(headrace_postgres.dsn)
+
+
+def test_long_streams_are_listed_without_reading_them(journal: PostgresJournal) -> None:
+    write(journal, "a-1", *[new() for _ in range(2_000)])
+    write(journal, "b-1", new())
+
+    assert [(each.stream, each.version) for each in journal.streams()] == [("a-1", 2_000), ("b-1", 1)]
