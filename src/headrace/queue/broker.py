@@ -117,8 +117,9 @@ class QueueBroker:
         self.flush()
 
     def fail(self) -> None:
-        """Refuse what waits for the disk, which has failed."""
+        """Refuse what waits for the disk, which has failed, and move no message any more."""
         self.is_failed = True
+        self.services.stop()
         for confirms in (*self._waiting, *self.unconfirmed):
             confirms.failed()
         self._waiting.clear()

@@ -35,7 +35,7 @@ from headrace.queue.journal_format import (
     fill,
     location,
     read_published,
-    value_of,
+    split_values,
     write_published,
     write_record,
 )
@@ -155,10 +155,14 @@ class LogJournal:
         return (message.location >> POSITION_BITS) + 1
 
     def load(self, message: Message) -> None:
-        """Read a message whose body is not in memory."""
+        """Read a message whose body is not in memory. What can't be read, or is not as it was, is a failure."""
         offset = message.location >> POSITION_BITS
-        value = self._value(offset)
-        fill(message, value, read_published(value, message.location & VALUE_POSITION_MAX))
+        try:
+            value = self._value(offset)
+            fill(message, value, read_published(value, message.location & VALUE_POSITION_MAX))
+        except StorageError as error:
+            self.fail(error)
+            raise
 
     def forget_later(self, message: Message) -> None:
         """Drop a message's body from memory as soon as it can be read back."""
@@ -270,7 +274,7 @@ class LogJournal:
             return self._parts[0]
         value = self._batches.get(offset)
         if value is None:
-            value = value_of(self._log.read(offset, size_bytes_max=1))
+            ((_, value),) = split_values(self._log.read(offset, size_bytes_max=1), offset)
             if len(value) <= BATCH_KEPT_BYTES_MAX:
                 self._batches[offset] = value
                 if len(self._batches) > BATCHES_KEPT_MAX:

@@ -6,6 +6,9 @@ once that is durable, the journal's start moves past the segment. So one message
 keep gigabytes. To write a message again costs as much as to write it, so nothing is done as long as more than
 half of the journal is needed.
 
+What is needed is told by the queues, and counted beside that, in groups of batches. Where a group has
+messages left after all that the queues told of was written again, nothing is removed any more.
+
 What is declared, and the queues' horizons, are in the journal as well: if any of that is in the segment, all
 of it is written again.
 
@@ -96,13 +99,14 @@ class Reclaiming:
             return
         try:
             data = self._log.read(offset, size_bytes_max=STEP_BYTES, below_offset=end_offset)
-        except StorageError as error:
-            self._journal.fail(error)
+            for found, value in split_values(data, offset):
+                if found == self._needed.next_offset(found, found + 1):
+                    self._keep(found, value)
+                offset = found + 1
+        except Exception as error:
+            # What is written again is not all that is needed then, so the segment must stay.
+            self._services.fail(error)
             return
-        for found, value in split_values(data):
-            if found == self._needed.next_offset(found, found + 1):
-                self._keep(found, value)
-            offset = found + 1
         self._broker.flush()
         self._services.loop.call_soon(lambda: self._step(offset, end_offset))
 
@@ -113,6 +117,14 @@ class Reclaiming:
         self._journal.when_durable(self._journal.token, lambda: self._move_start(end_offset))
 
     def _move_start(self, end_offset: int) -> None:
+        if self._needed.has_messages(self._log.start_offset, end_offset):
+            # It stays as if this were still running, so that nothing is ever removed.
+            logger.critical(
+                "NO SPACE OF THE QUEUES' JOURNAL IS GIVEN BACK ANY MORE: messages below offset %d are needed and "
+                "in no queue. They are there when the broker is started again",
+                end_offset,
+            )
+            return
         hit("queue.reclaim")
         change = self._log.begin_record_deletion(end_offset)
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.errors import QueueRefused, StorageError
+from headrace.queue.refusals import failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     from headrace.queue.limits import QueueLimits
     from headrace.queue.memory import Memory
     from headrace.queue.work_queue import WorkQueue
+
+logger: Final = logging.getLogger(__name__)
 
 PENDING_BYTES_MAX: Final = 1024 * 1024
 """What may wait for a flush."""
@@ -98,6 +104,27 @@ class Services:
         if self._timer is None or due_ms < self._timer_due_ms:
             self._start_timer()
 
+    def deliver(self, queue: WorkQueue) -> None:
+        """Have a queue deliver what it can, now."""
+        try:
+            queue.deliver_ready()
+        except Exception as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> QueueRefused:
+        """Stop all queues, because moving a message failed halfway; return what to tell a client that asked.
+
+        The message may be in no list any more. The journal still has it, as long as nothing is written after
+        that and no space is given back, so that it is there when the queues are started again.
+        """
+        if isinstance(error, QueueRefused) and self.is_stopped:
+            return error
+        if not isinstance(error, StorageError):
+            logger.error("a queue failed in an unexpected way", exc_info=error)
+            error = StorageError(f"a queue failed in an unexpected way: {error!r}. Start the broker again")
+        self.journal.fail(error)
+        return failed()
+
     def unschedule(self, queue: WorkQueue) -> None:
         """Forget a queue that is gone."""
         self._due.pop(queue, None)
@@ -118,7 +145,7 @@ class Services:
             return
         awake, self._awake = self._awake, {}
         for queue in awake:
-            queue.deliver_ready()
+            self.deliver(queue)
         self.flush_soon()
 
     def _start_timer(self) -> None:
@@ -139,8 +166,12 @@ class Services:
             if self._due.get(queue) == due_ms:
                 del self._due[queue]
                 due[queue] = None
-        for queue in due:
-            queue.look_at_time(now_ms)
+        try:
+            for queue in due:
+                queue.look_at_time(now_ms)
+        except Exception as error:
+            self.fail(error)
+            return
         if self._timers and self._timer is None:
             self._start_timer()
         self.flush_soon()
