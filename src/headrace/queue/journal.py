@@ -155,7 +155,7 @@ class LogJournal:
         return (message.location >> POSITION_BITS) + 1
 
     def load(self, message: Message) -> None:
-        """Read a message whose body is not in memory. What can't be read, or is not as it was, is a failure."""
+        """Read a message whose body is not in memory. What can't be read, or has changed, is a failure."""
         offset = message.location >> POSITION_BITS
         try:
             value = self._value(offset)

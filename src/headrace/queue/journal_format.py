@@ -201,7 +201,9 @@ def split_values(batches: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
         try:
             header = read_header(batches, position)
             if header.base_offset != offset:
-                raise CorruptBatch(f"the batch that lies there has offset {header.base_offset}")
+                raise CorruptBatch(  # noqa: TRY301  # Said with its place below.
+                    f"the batch that lies there has offset {header.base_offset}"
+                )
             end = position + header.size_bytes
             batch = batches[position:end]
             check_crc(header, memoryview(batch))

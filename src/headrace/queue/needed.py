@@ -66,7 +66,7 @@ class Needed:
         return end_offset
 
     def has_messages(self, offset: int, end_offset: int) -> bool:
-        """Whether a message is needed of groups that begin in the first one's and end before the last one's."""
+        """Whether a message is needed, from an offset's group on and before that of another."""
         return any(group in self._groups for group in range(offset >> GROUP_BITS, end_offset >> GROUP_BITS))
 
     def forget_below(self, offset: int) -> None:

@@ -103,7 +103,7 @@ class Reclaiming:
                 if found == self._needed.next_offset(found, found + 1):
                     self._keep(found, value)
                 offset = found + 1
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
             # What is written again is not all that is needed then, so the segment must stay.
             self._services.fail(error)
             return
@@ -120,8 +120,8 @@ class Reclaiming:
         if self._needed.has_messages(self._log.start_offset, end_offset):
             # It stays as if this were still running, so that nothing is ever removed.
             logger.critical(
-                "NO SPACE OF THE QUEUES' JOURNAL IS GIVEN BACK ANY MORE: messages below offset %d are needed and "
-                "in no queue. They are there when the broker is started again",
+                "NO SPACE OF THE QUEUES' JOURNAL IS GIVEN BACK ANY MORE: messages below offset %d are needed "
+                "and in no queue. They are there when the broker is started again",
                 end_offset,
             )
             return

@@ -108,7 +108,7 @@ class Services:
         """Have a queue deliver what it can, now."""
         try:
             queue.deliver_ready()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
             self.fail(error)
 
     def fail(self, error: Exception) -> QueueRefused:
@@ -169,7 +169,7 @@ class Services:
         try:
             for queue in due:
                 queue.look_at_time(now_ms)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
             self.fail(error)
             return
         if self._timers and self._timer is None:

@@ -367,6 +367,10 @@ class WorkQueue:
         level = self.level_of(entry.message.priority)
         message = entry.message
         if level.is_paging and message.location == NOWHERE and self._journal.is_kept:
+            if message.references > 1:
+                # The other queues keep it in memory, and must not settle what was written for this one.
+                message.references -= 1
+                message = entry.message = message.copy()
             self._journal.publish(message, (entry,))
         self.count += 1
         if not level.append(entry):
@@ -400,7 +404,7 @@ class WorkQueue:
         if entry.message.body is None:
             try:
                 self._journal.load(entry.message)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
                 self._services.fail(error)
                 return False
         return True

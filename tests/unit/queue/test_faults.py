@@ -186,3 +186,26 @@ def fill_and_purge(bench: QueueBench) -> None:
         bench.run(0.02)
     channel.queue_purge("big")
     bench.run(3)
+
+
+def test_a_transient_message_of_two_queues_is_written_for_the_one_that_is_long() -> None:
+    bench = QueueBench(disk=SimulatedDisk(), limits=QueueLimits(resident_count_max=8))
+    channel, _ = bench.channel()
+    for name in ("slow", "slower", "fast"):
+        channel.queue_declare(name, durable=True)
+        channel.queue_bind(name, "amq.fanout", "")
+    taker, sink = bench.channel()
+    taker.basic_consume("fast")
+    bench.run()
+    bodies = [b"%d" % number for number in range(40)]
+    for body in bodies:
+        channel.basic_publish("amq.fanout", "", PASSING, body)
+    bench.run()
+    assert sink.bodies == bodies
+    taker.basic_ack(0, multiple=True)
+    bench.run()
+    assert contents(bench, "slow") == bodies
+    assert contents(bench, "slower") == bodies
+    assert bench.failures == []
+    assert bench.engine is not None
+    assert bench.engine.journal.needed.live_bytes == 0
