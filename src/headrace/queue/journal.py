@@ -173,7 +173,11 @@ class LogJournal:
 
     def flush(self) -> None:
         """Append what was told as one batch, and have it made durable."""
-        if not self._parts or self.failed is not None:
+        if self.failed is not None:
+            # It will never be written, and must not pile up.
+            self._parts = []
+            self.pending_bytes = 0
+        if not self._parts:
             return
         hit("queue.flush")
         try:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headrace.errors import CorruptBatch
+from headrace.errors import CorruptBatch, QueueRefused
 from headrace.queue.journal_format import split_values
 from headrace.queue.limits import QueueLimits
 from headrace.queue.properties import write_properties
@@ -107,7 +107,7 @@ def test_a_message_that_could_not_be_read_when_it_was_rejected_is_not_lost() -> 
     bench.run()
     assert bench.disk is not None
     bench.disk.fail("read", errno.EIO)
-    with pytest.raises(Exception, match="INTERNAL_ERROR"):
+    with pytest.raises(QueueRefused, match="INTERNAL_ERROR"):
         reject_all(channel, sink)
     assert len(bench.failures) == 1
     bench.kill()
@@ -209,3 +209,25 @@ def test_a_transient_message_of_two_queues_is_written_for_the_one_that_is_long()
     assert bench.failures == []
     assert bench.engine is not None
     assert bench.engine.journal.needed.live_bytes == 0
+
+
+def test_once_the_disk_has_failed_nobody_is_let_in_and_nothing_piles_up(stored: QueueBench) -> None:
+    channel, sink = stored.channel()
+    channel.queue_declare("q", durable=True)
+    channel.confirm_select()
+    stored.run()
+    assert stored.disk is not None
+    assert stored.engine is not None
+    stored.disk.fail("sync_file", errno.EIO)
+    channel.basic_publish("", "q", LASTING, b"1")
+    stored.run()
+    channel.basic_publish("", "q", LASTING, b"2")
+    channel.basic_publish("", "q", PASSING, b"3")
+    stored.run()
+    assert sink.confirms == []
+    assert sink.refusals == [(1, True), (3, True)]
+    assert stored.engine.journal.pending_bytes == 0
+    with pytest.raises(QueueRefused, match="INTERNAL_ERROR"):
+        stored.channel()
+    with pytest.raises(QueueRefused, match="INTERNAL_ERROR"):
+        stored.broker.when_durable(lambda: None)
