@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headrace.errors import CorruptBatch, QueueRefused
+from headrace.queue.fields import FarTimestamp, write_table
 from headrace.queue.journal_format import split_values
 from headrace.queue.limits import QueueLimits
 from headrace.queue.properties import write_properties
@@ -231,3 +232,24 @@ def test_once_the_disk_has_failed_nobody_is_let_in_and_nothing_piles_up(stored: 
         stored.channel()
     with pytest.raises(QueueRefused, match="INTERNAL_ERROR"):
         stored.broker.when_durable(lambda: None)
+
+
+def test_headers_that_can_not_be_read_are_refused_when_they_are_published(bench: QueueBench) -> None:
+    channel, _ = bench.channel()
+    channel.queue_declare("q", arguments={"x-message-ttl": 1000, **TO_DEAD})
+    channel.queue_declare("dead")
+    for table in (b"\0\0\0\x03\x01a?", b"\0\0\0\x07\x01aS\0\0\0\x09", b"\0\0\0\x07\x01aF\0\0\0\x09"):
+        with pytest.raises(QueueRefused, match="SYNTAX_ERROR"):
+            channel.basic_publish("", "q", write_properties(headers=table), b"poison")
+
+
+def test_whatever_headers_are_taken_a_message_can_die_with_them(bench: QueueBench) -> None:
+    channel, _ = bench.channel()
+    channel.queue_declare("q", arguments={"x-message-ttl": 1000, **TO_DEAD})
+    channel.queue_declare("dead")
+    death = {"queue": "q", "reason": "expired", "\udcff": FarTimestamp(2**64 - 1), "count": 2**63 - 1}
+    many = {f"h{number}": number for number in range(5000)}
+    for headers in ({"x-death": [death]}, {"far": FarTimestamp(2**63)}, many, {"x-death": [many]}):
+        channel.basic_publish("", "q", write_properties(headers=write_table(headers)), b"fine")
+    bench.run(3)
+    assert contents(bench, "dead") == [b"fine"] * 4
