@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LASTING = write_properties(is_persistent=True)
 PASSING = write_properties()
 PAGING = QueueLimits(resident_count_max=2, resident_bytes_max=1)
-TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+TO_DEAD: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
 def contents(bench: QueueBench, queue: str) -> list[bytes]:
