@@ -9,7 +9,7 @@ from headrace.queue.connection import Connection
 from headrace.queue.journaling import NoJournal
 from headrace.queue.memory import Memory
 from headrace.queue.metrics import QueueInfo, queue_info
-from headrace.queue.refusals import not_allowed
+from headrace.queue.refusals import failed, not_allowed
 from headrace.queue.services import Services
 from headrace.queue.virtual_host import VirtualHost
 
@@ -58,7 +58,9 @@ class QueueBroker:
         return f"low on {' & '.join(self._alarms)}" if self._alarms else None
 
     def open_connection(self, vhost: str, user: str, sink: ConnectionSink) -> Connection:
-        """A new connection; an unknown vhost is refused (530, closes the connection)."""
+        """A new connection; an unknown vhost is refused (530), and all once the disk has failed (541)."""
+        if self.is_failed:
+            raise failed()
         found = self.vhosts.get(vhost)
         if found is None:
             raise not_allowed(f"vhost {vhost} not found")
@@ -80,6 +82,10 @@ class QueueBroker:
         journal.flush()
         if self.unconfirmed:
             unconfirmed, self.unconfirmed = self.unconfirmed, []
+            if self.is_failed:
+                for each in unconfirmed:
+                    each.failed()
+                return
             token = journal.token
             waiting = [each for each in unconfirmed if each.flushed(token)]
             if waiting:
@@ -87,8 +93,13 @@ class QueueBroker:
                 journal.when_durable(token, lambda: self._confirm(waiting, token))
 
     def when_durable(self, callback: Callable[[], None]) -> None:
-        """Call back once everything done so far would survive a loss of power; at once where it would."""
+        """Call back once everything done so far would survive a loss of power; at once where it would.
+
+        Raises QueueRefused (541) once the disk has failed.
+        """
         self.flush()
+        if self.is_failed:
+            raise failed()
         self.journal.when_durable(self.journal.token, callback)
 
     def set_alarm(self, source: str, *, is_on: bool) -> None:
@@ -117,8 +128,9 @@ class QueueBroker:
         self.flush()
 
     def fail(self) -> None:
-        """Refuse what waits for the disk, which has failed."""
+        """Refuse what waits for the disk, which has failed, and move no message any more."""
         self.is_failed = True
+        self.services.stop()
         for confirms in (*self._waiting, *self.unconfirmed):
             confirms.failed()
         self._waiting.clear()

@@ -528,7 +528,7 @@ class Channel:
         consumer.unacked_count -= 1
         self.unacked_count -= 1
         if consumer.queue.count:
-            consumer.queue.deliver_ready()
+            self._services.deliver(consumer.queue)
         if self.prefetch_count:
             self.wake_queues()
 

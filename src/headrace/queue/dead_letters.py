@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.queue.work_queue import WorkQueue
 
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
+COUNT_MAX: Final = 2**63 - 1
 DEATHS_MAX: Final = 64
 """Of queue and reason; beyond, the oldest ones are forgotten."""
 
@@ -103,7 +104,7 @@ def _with_death(before: object, death: dict[str, object]) -> list[object]:
             and each.get("reason") == death["reason"]
         ):
             count = each.get("count")
-            death = {**each, "count": (count if isinstance(count, int) else 0) + 1}
+            death = {**each, "count": min(count if isinstance(count, int) else 0, COUNT_MAX - 1) + 1}
         else:
             others.append(each)
     return [death, *others[: DEATHS_MAX - 1]]
@@ -114,8 +115,12 @@ def _write_deaths(deaths: list[object]) -> bytes:
     parts = []
     for death in deaths:
         if isinstance(death, dict) and isinstance(death.get("count"), int):
-            fields = [(name.encode(), write_value(value)) for name, value in death.items() if name != "count"]
-            count = b"l" + int(death["count"]).to_bytes(8, "big", signed=True)
+            fields = [
+                (name.encode("utf-8", "surrogateescape"), write_value(value))
+                for name, value in death.items()
+                if name != "count"
+            ]
+            count = b"l" + min(int(death["count"]), COUNT_MAX).to_bytes(8, "big", signed=True)
             body = b"".join(bytes((len(n),)) + n + v for n, v in ((b"count", count), *fields))
             parts.append(b"F" + len(body).to_bytes(4, "big") + body)
         else:

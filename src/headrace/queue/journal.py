@@ -39,7 +39,7 @@ from headrace.queue.journal_format import (
     fill,
     location,
     read_published,
-    value_of,
+    split_values,
     write_published,
     write_record,
 )
@@ -179,10 +179,14 @@ class LogJournal:
         return (message.location >> POSITION_BITS) + 1
 
     def load(self, message: Message) -> None:
-        """Read a message whose body is not in memory."""
+        """Read a message whose body is not in memory. What can't be read, or has changed, is a failure."""
         offset = message.location >> POSITION_BITS
-        value = self._value(offset)
-        fill(message, value, read_published(value, message.location & VALUE_POSITION_MAX))
+        try:
+            value = self._value(offset)
+            fill(message, value, read_published(value, message.location & VALUE_POSITION_MAX))
+        except StorageError as error:
+            self.fail(error)
+            raise
 
     def load_time(self, message: Message) -> None:
         """Read when a message was published, and not its body. Without it if the journal has failed."""
@@ -207,7 +211,11 @@ class LogJournal:
 
     def flush(self) -> None:
         """Append what was told as one batch, and have it made durable."""
-        if not self._parts or self.failed is not None:
+        if self.failed is not None:
+            # It will never be written, and must not pile up.
+            self._parts = []
+            self.pending_bytes = 0
+        if not self._parts:
             return
         if self._refused is not None:
             if self.pending_bytes > REFUSED_BYTES_MAX:
@@ -326,7 +334,7 @@ class LogJournal:
             return self._parts[0]
         value = self._batches.get(offset)
         if value is None:
-            value = value_of(self._log.read(offset, size_bytes_max=1))
+            ((_, value),) = split_values(self._log.read(offset, size_bytes_max=1), offset)
             if len(value) <= BATCH_KEPT_BYTES_MAX:
                 self._batches[offset] = value
                 if len(self._batches) > BATCHES_KEPT_MAX:

@@ -25,7 +25,7 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.errors import CorruptBatch
-from headrace.log.batch import HEADER_BYTES, read_header
+from headrace.log.batch import HEADER_BYTES, check_crc, read_header
 from headrace.log.record import read_varint, write_varint
 
 if TYPE_CHECKING:
@@ -191,11 +191,26 @@ def value_of(batch: bytes) -> bytes:
     return batch[position : position + size_bytes]
 
 
-def split_values(batches: bytes) -> Iterator[tuple[int, bytes]]:
-    """The offsets and values of batches that lie one after the other."""
+def split_values(batches: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    """The offsets and values of batches that lie one after the other, the first of them at an offset.
+
+    All of them are checked: a batch that is not what was written, or not there, raises CorruptBatch.
+    """
     position = 0
-    while position < len(batches):
-        header = read_header(batches, position)
-        end = position + header.size_bytes
-        yield header.base_offset, value_of(batches[position:end])
-        position = end
+    while True:
+        try:
+            header = read_header(batches, position)
+            if header.base_offset != offset:
+                raise CorruptBatch(  # noqa: TRY301  # Said with its place below.
+                    f"the batch that lies there has offset {header.base_offset}"
+                )
+            end = position + header.size_bytes
+            batch = batches[position:end]
+            check_crc(header, memoryview(batch))
+            value = value_of(batch)
+        except CorruptBatch as error:
+            raise CorruptBatch(f"the queues' journal is damaged at offset {offset}: {error}") from error
+        yield offset, value
+        position, offset = end, offset + 1
+        if position >= len(batches):
+            return

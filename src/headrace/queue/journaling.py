@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from headrace.errors import StorageError
     from headrace.queue.message import Entry, Message
     from headrace.queue.topology import TopologyRecord
 
@@ -75,7 +76,7 @@ class Journal(Protocol):
         ...
 
     def load(self, message: Message) -> None:
-        """Read a message whose body is not in memory."""
+        """Read a message whose body is not in memory. Raises StorageError, after which nothing is taken."""
         ...
 
     def load_time(self, message: Message) -> None:
@@ -91,7 +92,14 @@ class Journal(Protocol):
         ...
 
     def when_durable(self, token: int, callback: Callable[[], None]) -> None:
-        """Call back once everything up to the token would survive a loss of power; at once where it would."""
+        """Call back once everything up to the token would survive a loss of power; at once where it would.
+
+        Never, once it has failed: whoever waits is told of that by others.
+        """
+        ...
+
+    def fail(self, error: StorageError) -> None:
+        """Take no more: what is in memory and what is on disk are not the same any more, or may not be."""
         ...
 
 
@@ -144,3 +152,7 @@ class NoJournal:
     def when_durable(self, token: int, callback: Callable[[], None]) -> None:  # noqa: ARG002
         """Call back at once."""
         callback()
+
+    def fail(self, error: StorageError) -> None:
+        """Nothing is on disk, so that only a mistake of ours comes here."""
+        raise error

@@ -57,6 +57,17 @@ class Message:
         If a crash took it back, its original would die again, and the consumer see the same copy twice.
         """
 
+    def copy(self) -> Message:
+        """The same message for one queue alone; it is not in the journal."""
+        copy = Message(self.exchange, self.routing_key, self.properties, self.body or b"")
+        copy.is_persistent = self.is_persistent
+        copy.priority = self.priority
+        copy.expiration_ms = self.expiration_ms
+        copy.published_ms = self.published_ms
+        copy.references = 1
+        copy.waits_for_disk = self.waits_for_disk
+        return copy
+
 
 class Entry:
     """A message's place in one queue."""

@@ -85,6 +85,10 @@ class Needed:
             offset = (group + 1) << GROUP_BITS
         return end_offset
 
+    def has_messages(self, offset: int, end_offset: int) -> bool:
+        """Whether a message is needed, from an offset's group on and before that of another."""
+        return any(group in self._groups for group in range(offset >> GROUP_BITS, end_offset >> GROUP_BITS))
+
     def forget_below(self, offset: int) -> None:
         """Note that what lies below an offset is gone."""
         first = offset >> GROUP_BITS

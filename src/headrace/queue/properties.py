@@ -14,7 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from headrace.queue.fields import join, read_table, split
+from headrace.queue.fields import check_table, join, read_table, split
 from headrace.queue.refusals import precondition_failed, syntax_error
 
 FLAGS: Final = Struct(">H")
@@ -97,6 +97,9 @@ def write_properties(
 
 def _read_facts(properties: bytes) -> Facts:
     values = _split(properties)
+    if HEADERS in values:
+        # They are read when the message dies or comes back, when it is too late to refuse it.
+        check_table(values[HEADERS])
     expiration = values.get(EXPIRATION)
     user_id = values.get(USER_ID)
     return Facts(

@@ -8,6 +8,9 @@ half of the journal is needed. What is needed is an estimate (needed.py). So the
 is written again than was written for others, and once what was there at the start. A segment of which nothing
 is needed goes at any time.
 
+What is needed is told by the queues, and counted beside that, in groups of batches. Where a group has
+messages left after all that the queues told of was written again, nothing is removed any more.
+
 What is declared, and the queues' horizons, are in the journal as well: if any of that is in the segment, all
 of it is written again.
 
@@ -110,8 +113,9 @@ class Reclaiming:
         except TooManyOpenFiles:
             self._give_up()
             return
-        except StorageError as error:
-            self._journal.fail(error)
+        except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
+            # What is written again is not all that is needed then, so the segment must stay.
+            self._services.fail(error)
             return
         self._broker.flush()
         if is_at_end:
@@ -124,7 +128,7 @@ class Reclaiming:
         seen_count = 0
         while (offset := self._needed.next_offset(offset, end_offset)) < end_offset:
             data = self._log.read(offset, size_bytes_max=READ_BYTES, below_offset=end_offset)
-            for found, value in split_values(data):
+            for found, value in split_values(data, offset):
                 offset = found + 1
                 if self._needed.next_offset(found, offset) == offset:
                     continue
@@ -146,6 +150,19 @@ class Reclaiming:
         self._journal.when_durable(self._journal.token, lambda: self._move_start(end_offset))
 
     def _move_start(self, end_offset: int) -> None:
+        has_messages = self._needed.has_messages(self._log.start_offset, end_offset)
+        if has_messages and self._services.in_pieces_count:
+            # Queues that were emptied or deleted have not told yet all that they no longer need.
+            self._give_up()
+            return
+        if has_messages:
+            # It stays as if this were still running, so that nothing is ever removed.
+            logger.critical(
+                "NO SPACE OF THE QUEUES' JOURNAL IS GIVEN BACK ANY MORE: messages below offset %d are needed "
+                "and in no queue. They are there when the broker is started again",
+                end_offset,
+            )
+            return
         hit("queue.reclaim")
         change = self._log.begin_record_deletion(end_offset)
 

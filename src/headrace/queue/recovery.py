@@ -139,7 +139,7 @@ class Recovery:
         """Read everything. Raises CorruptBatch or StorageError."""
         offset, end_offset = log.start_offset, log.end_offset
         while offset < end_offset:
-            for found, value in split_values(log.read(offset, size_bytes_max=READ_BYTES)):
+            for found, value in split_values(log.read(offset, size_bytes_max=READ_BYTES), offset):
                 self._apply(found, value)
                 offset = found + 1
         self._broker.next_queue_id = self._queue_id_max + 1

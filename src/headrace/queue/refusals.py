@@ -17,6 +17,7 @@ COMMAND_INVALID: Final = 503
 RESOURCE_ERROR: Final = 506
 NOT_ALLOWED: Final = 530
 NOT_IMPLEMENTED: Final = 540
+INTERNAL_ERROR: Final = 541
 
 
 def content_too_large(text: str) -> QueueRefused:
@@ -72,3 +73,12 @@ def not_allowed(text: str) -> QueueRefused:
 def not_implemented(text: str) -> QueueRefused:
     """Part of the protocol that the broker does not have, as RabbitMQ has it not."""
     return QueueRefused(NOT_IMPLEMENTED, f"NOT_IMPLEMENTED - {text}", closes_connection=True)
+
+
+def failed() -> QueueRefused:
+    """The queues have stopped, so that whatever is asked of them can't be done."""
+    return QueueRefused(
+        INTERNAL_ERROR,
+        "INTERNAL_ERROR - the queues have stopped after a failure; what was not confirmed may be lost",
+        closes_connection=True,
+    )

@@ -151,6 +151,10 @@ class QueueServer:
         self._loop.call_soon_threadsafe(callback)
 
     def _on_failure(self, _error: StorageError) -> None:
+        # Not now: it may have been noticed in the middle of what one of them asked for.
+        self._loop.call_soon(self._close_clients)
+
+    def _close_clients(self) -> None:
         for client in self.clients:
             client.fail("the disk has failed; what was not confirmed may be lost")
 

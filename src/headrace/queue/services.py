@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
+
+from headrace.errors import QueueRefused, StorageError
+from headrace.queue.refusals import failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -13,6 +17,8 @@ if TYPE_CHECKING:
     from headrace.queue.limits import QueueLimits
     from headrace.queue.memory import Memory
     from headrace.queue.work_queue import WorkQueue
+
+logger: Final = logging.getLogger(__name__)
 
 PENDING_BYTES_MAX: Final = 1024 * 1024
 """What may wait for a flush."""
@@ -62,6 +68,8 @@ class Services:
         """All queues of all virtual hosts, by id."""
         self.is_atomic = False
         """Whether what is being done has to be one step on disk, so that nothing may be flushed now."""
+        self.in_pieces_count = 0
+        """How much work is being done in pieces."""
         self._awake: dict[WorkQueue, None] = {}
         self._timers: list[tuple[int, int, WorkQueue]] = []
         self._due: dict[WorkQueue, int] = {}
@@ -101,8 +109,42 @@ class Services:
 
     def do_in_pieces(self, pieces: Iterator[None]) -> None:
         """Do work up to its first pause now, and go on after each pause when others had their turn."""
-        if not self.is_stopped and next(pieces, AT_END) is not AT_END:
-            self.loop.call_soon(lambda: self.do_in_pieces(pieces))
+        self.in_pieces_count += 1
+        self._do_piece(pieces)
+
+    def _do_piece(self, pieces: Iterator[None]) -> None:
+        if self.is_stopped:
+            return
+        try:
+            is_at_end = next(pieces, AT_END) is AT_END
+        except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
+            self.fail(error)
+            return
+        if is_at_end:
+            self.in_pieces_count -= 1
+        else:
+            self.loop.call_soon(lambda: self._do_piece(pieces))
+
+    def deliver(self, queue: WorkQueue) -> None:
+        """Have a queue deliver what it can, now."""
+        try:
+            queue.deliver_ready()
+        except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
+            self.fail(error)
+
+    def fail(self, error: Exception) -> QueueRefused:
+        """Stop all queues, because moving a message failed halfway; return what to tell a client that asked.
+
+        The message may be in no list any more. The journal still has it, as long as nothing is written after
+        that and no space is given back, so that it is there when the queues are started again.
+        """
+        if isinstance(error, QueueRefused) and self.is_stopped:
+            return error
+        if not isinstance(error, StorageError):
+            logger.error("a queue failed in an unexpected way", exc_info=error)
+            error = StorageError(f"a queue failed in an unexpected way: {error!r}. Start the broker again")
+        self.journal.fail(error)
+        return failed()
 
     def unschedule(self, queue: WorkQueue) -> None:
         """Forget a queue that is gone."""
@@ -124,7 +166,7 @@ class Services:
             return
         awake, self._awake = self._awake, {}
         for queue in awake:
-            queue.deliver_ready()
+            self.deliver(queue)
         self.flush_soon()
 
     def _start_timer(self) -> None:
@@ -145,8 +187,12 @@ class Services:
             if self._due.get(queue) == due_ms:
                 del self._due[queue]
                 due[queue] = None
-        for queue in due:
-            queue.look_at_time(now_ms)
+        try:
+            for queue in due:
+                queue.look_at_time(now_ms)
+        except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
+            self.fail(error)
+            return
         if self._timers and self._timer is None:
             self._start_timer()
         self.flush_soon()

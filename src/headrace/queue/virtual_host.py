@@ -177,6 +177,9 @@ class VirtualHost:
         try:
             while self._dying:
                 self._bury(*self._dying.popleft())
+        except Exception as error:
+            # It has left its queue, and is nowhere else yet.
+            raise self.services.fail(error) from error
         finally:
             self._is_burying = False
 

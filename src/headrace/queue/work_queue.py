@@ -182,7 +182,7 @@ class WorkQueue:
 
     def deliver_ready(self) -> None:
         """Deliver as long as there is something ready and somebody to take it."""
-        if self.is_deleted:
+        if self.is_deleted or self._services.is_stopped:
             return
         for _ in range(DELIVERIES_AT_ONCE_MAX):
             entry = self._first()
@@ -191,22 +191,27 @@ class WorkQueue:
             consumer = self.consumers.next()
             if consumer is None:
                 return
+            if entry.message.body is None and not self._is_loaded(entry):
+                return
             self._pop(entry)
             self._deliver(entry, consumer)
         self._services.wake(self)
 
     def fetch(self, answer: Callable[[Entry | None], None]) -> None:
-        """Take the next one out for basic.get, once that may be done; the one who asked holds it then."""
+        """Take the next one out for basic.get, once that may be done; the one who asked holds it then.
+
+        One that can't be read stops the queues, which everybody is told of.
+        """
         self._last_used_ms = self._services.now_ms()
         entry = None if self.is_deleted else self._first()
         if entry is None:
             answer(None)
         elif self._may_deliver(entry):
+            if not self._is_loaded(entry):
+                return
             self._pop(entry)
             self.counts.delivered += 1
             self.counts.redelivered += entry.redelivered
-            if entry.message.body is None:
-                self._journal.load(entry.message)
             self.unacked[entry.position] = entry
             answer(entry)
         else:
@@ -358,6 +363,10 @@ class WorkQueue:
         level = self.level_of(entry.message.priority)
         message = entry.message
         if level.is_paging and message.location == NOWHERE and self._journal.is_kept:
+            if message.references > 1:
+                # The other queues keep it in memory, and must not settle what was written for this one.
+                message.references -= 1
+                message = entry.message = message.copy()
             self._journal.publish(message, (entry,))
         self.count += 1
         if not level.append(entry):
@@ -385,6 +394,16 @@ class WorkQueue:
             self.counts.expired += 1
             self._die(entry, "expired")
         return None
+
+    def _is_loaded(self, entry: Entry) -> bool:
+        """Have the body in memory, before the entry leaves its place; False if that has failed."""
+        if entry.message.body is None:
+            try:
+                self._journal.load(entry.message)
+            except Exception as error:  # noqa: BLE001  # Whatever it was, the queues stop.
+                self._services.fail(error)
+                return False
+        return True
 
     def _pop(self, entry: Entry) -> None:
         for level in reversed(self.levels):
@@ -456,8 +475,6 @@ class WorkQueue:
 
     def _deliver(self, entry: Entry, consumer: Consumer) -> None:
         message = entry.message
-        if message.body is None:
-            self._journal.load(message)
         self.counts.delivered += 1
         if entry.redelivered:
             self.counts.redelivered += 1

@@ -176,7 +176,11 @@ class Session:
             self._edge.wake()
 
         self._waiting_count += 1
-        self._broker.when_durable(answer)
+        try:
+            self._broker.when_durable(answer)
+        except QueueRefused:
+            self._waiting_count -= 1
+            raise
 
     def get(self, number: int, channel: ChannelMethods, queue: str, *, no_ack: bool) -> None:
         """Fetch one message; take nothing more until it has been sent."""
