@@ -201,6 +201,29 @@ def test_a_large_queue_is_purged_at_once_and_its_space_counted_in_pieces() -> No
     assert {info.name: info.ready_count for info in bench.broker.queue_infos()} == {"a": 0}
 
 
+def test_space_is_given_back_later_while_a_large_queue_is_still_being_purged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench, engine = new_bench(QueueLimits(journal_segment_bytes=400_000))
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True)
+    for number in range(20_000):
+        channel.basic_publish("", "q", LASTING, b"")
+        if number % 100 == 0:
+            bench.run(0.05)
+    bench.run()
+    size_bytes = engine.journal.log.size_bytes
+    channel.queue_purge("q")
+    # Whatever was written again of the journal's beginning before the purge, this comes next.
+    engine._reclaiming._is_running = True
+    engine._reclaiming._move_start(engine.journal.log.segments[1].base_offset)
+    assert engine.journal.log.size_bytes >= size_bytes
+
+    bench.run(5)
+    assert engine.journal.log.size_bytes < size_bytes / 2
+    assert not caplog.records
+
+
 def test_the_age_of_the_oldest_message_is_known_when_it_lies_on_disk_only() -> None:
     bench, _ = new_bench()
     channel, _ = bench.channel()
