@@ -45,7 +45,10 @@ from headrace.events.store import EventStore
 BODY_BYTES_MAX: Final = 64 * 1024
 EVENT_COUNT_MAX: Final = 1_000
 EVENT_COUNT: Final = 100
-KEY_LENGTH_MAX: Final = 200
+KEY_LENGTH_MAX: Final = 190
+KEY_PREFIX: Final = "http/"
+"""What command ids from here begin with. Those of processes can be computed from what anybody may read, so a
+client could use one up first if they were in the same name space."""
 WAIT_S: Final = 5.0
 """How long a query waits for its projection."""
 
@@ -145,12 +148,13 @@ class _Server:
             raise bad_request(
                 f"an Idempotency-Key has 1 to {KEY_LENGTH_MAX} letters", field="Idempotency-Key"
             )
+        command_id = None if key is None else f"{KEY_PREFIX}{key}"
         command = parse(await read_body(request, self._settings.body_bytes_max), wanted)
         about: About = {"actor": self._actor_of(request)}
 
         def execute() -> Executed:
             try:
-                return self._store.execute(stream, command, command_id=key, expected=expected, **about)
+                return self._store.execute(stream, command, command_id=command_id, expected=expected, **about)
             except VersionConflict as conflict:
                 # Who named no version is not told that it was the wrong one.
                 if expected == ANY:

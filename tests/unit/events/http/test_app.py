@@ -168,6 +168,12 @@ def test_a_command_with_a_known_key_is_not_executed_again(bank: Bank) -> None:
     )
 
 
+def test_no_key_of_a_client_uses_up_the_command_id_of_a_process(bank: Bank) -> None:
+    bank.post("Deposit", {"cents": 50}, Idempotency_Key="k1")
+    bank.store.execute("account-1", Deposit(cents=7), command_id="k1")
+    assert bank.store.load("account-1").state == Balance(cents=57)
+
+
 def test_a_command_at_another_version_is_refused_with_what_is_newer(bank: Bank) -> None:
     bank.post("Deposit", {"cents": 50})
     assert bank.post("Deposit", {"cents": 5}, If_Match='"1"').status_code == 200
