@@ -53,6 +53,8 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/broker/beside_kafka.py
 	$(BIN)/python bench/broker/large_log.py
 	$(BIN)/python bench/queue/beside_rabbitmq.py
+	$(BIN)/python bench/events/store.py
+	$(BIN)/python bench/events/projection.py
 	$(BIN)/python bench/latency/first_alert.py --after 30
 	$(BIN)/python bench/latency/fraud.py
 	$(BIN)/python bench/streams/realtime_stateless.py
@@ -60,6 +62,8 @@ bench: setup  ## Measure; each program prints the table that docs/benchmarks.md 
 	$(BIN)/python bench/streams/start_up.py
 	$(BIN)/python bench/streams/replay.py
 	$(BIN)/python bench/streams/keyed_state.py
+	$(BIN)/python bench/streams/joins.py
+	$(BIN)/python bench/streams/changelogs.py
 	$(BIN)/python bench/streams/patterns.py
 	$(BIN)/python bench/streams/windows.py
 	$(BIN)/python bench/nexmark/throughput.py
