@@ -18,7 +18,9 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 HEADRACE = (sys.executable, "-m", "headrace")
-READY_WITHIN_S = 30.0
+READY_WITHIN_S = 120.0
+ENDS_WITHIN_S = 400.0
+"""How long a command may take that takes ten seconds at most, also where it starts Spark."""
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",
@@ -46,7 +48,7 @@ class CommandLine:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=ENDS_WITHIN_S,
             cwd=self.directory,
             env=self.environment(),
             check=False,

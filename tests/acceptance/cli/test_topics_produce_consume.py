@@ -54,7 +54,7 @@ def test_a_reader_that_has_enough_is_no_failure(with_broker: CommandLine, comman
         [*HEADRACE, *command],
         stdout=writer,
         stderr=subprocess.PIPE,
-        timeout=60,
+        timeout=400,
         env=with_broker.environment(),
         check=False,
     )

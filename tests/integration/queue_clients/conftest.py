@@ -113,14 +113,14 @@ class Command:
 
     def await_killed(self) -> None:
         """Return when it was killed at a failpoint."""
-        _, said = self.process.communicate(timeout=120)
+        _, said = self.process.communicate(timeout=400)
         assert self.process.returncode == -signal.SIGKILL, said
 
     def end(self) -> str:
         """Stop it in good order, and return what it has said on standard error."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=120)
+        _, said = self.process.communicate(timeout=400)
         return said
 
     def kill(self) -> None:

@@ -190,7 +190,7 @@ def test_a_message_that_no_queue_takes_stops_the_bridge_and_is_handed_over_by_th
 ) -> None:
     produce(bootstrap, topic, b"1", b"2")
     with bridge(*exchange) as running:
-        said = running.process.communicate(timeout=120)[1]
+        said = running.process.communicate(timeout=400)[1]
     assert "NO_ROUTE" in said
     assert running.process.returncode == 1
     _bind(queues, topic)
@@ -234,7 +234,7 @@ def test_records_that_were_deleted_before_they_were_handed_over_stop_the_bridge(
     for future in admin.delete_records(places).values():
         future.result()
     with bridge() as running:
-        said = running.process.communicate(timeout=120)[1]
+        said = running.process.communicate(timeout=400)[1]
     assert "were deleted before bridge" in said
 
 
@@ -242,6 +242,6 @@ def test_records_that_were_deleted_before_they_were_handed_over_stop_the_bridge(
 def test_a_topic_that_is_not_there_is_said(queues: Any, name: str, bootstrap: str, command: Any) -> None:
     arguments = ("--from-topic", f"{name}.nowhere", "--to-queue", name, "--url", queues.url, "-b", bootstrap)
     with command("queues", "bridge", name, *arguments) as running:
-        said = running.process.communicate(timeout=60)[1]
+        said = running.process.communicate(timeout=400)[1]
     assert "no topic" in said
     assert running.process.returncode == 2

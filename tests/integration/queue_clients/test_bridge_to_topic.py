@@ -203,6 +203,6 @@ def _all_values(bootstrap: str, topic: str) -> list[int]:
 @pytest.mark.parametrize("queues", ["embedded"], indirect=True)
 def test_a_queue_that_is_not_there_is_said(queues: Any, name: str, bridge: Callable[..., Any]) -> None:
     with bridge() as running:
-        said = running.process.communicate(timeout=60)[1]
+        said = running.process.communicate(timeout=400)[1]
     assert "no queue" in said
     assert running.process.returncode == 1

@@ -122,7 +122,7 @@ def test_killed_between_copy_and_original_nothing_is_lost(queues: Any, work: str
     _die(queues, work, *bodies)
     arguments = ("queues", "redrive", f"{work}.dead", "--yes", "--url", queues.url)
     with command(*arguments, environment=kill_at("redrive.confirmed", after=20)) as killed:
-        _, said = killed.process.communicate(timeout=120)
+        _, said = killed.process.communicate(timeout=400)
     if killed.process.returncode != -signal.SIGKILL:
         pytest.fail(f"it was not killed: {said}")
     back, dead = queues.take(work), queues.take(f"{work}.dead")
