@@ -51,6 +51,6 @@ def test_a_group_has_no_more_readers_at_work_than_the_topic_has_partitions() -> 
                 reader.poll(0.02)
             return sorted(len(reader.assignment()) for reader in readers)
 
-        eventually(lambda: shares() == [0, 1, 1], "one reader has nothing to do", within_s=60)
+        eventually(lambda: shares() == [0, 1, 1], "one reader has nothing to do", within_s=300)
         for reader in readers:
             reader.close()

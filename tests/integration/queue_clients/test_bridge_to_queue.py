@@ -56,7 +56,7 @@ def test_each_record_becomes_one_message_wherever_the_bridge_is_killed(
             killed.await_killed()
     with bridge() as last:
         last.await_ready()
-        eventually(lambda: queues.count(topic) >= COUNT, "all are there", within_s=120)
+        eventually(lambda: queues.count(topic) >= COUNT, "all are there", within_s=300)
         assert last.end() == ""
     messages = queues.take(topic)
     # No server was killed here, so that RabbitMQ's transactions are whole, too.
@@ -84,7 +84,7 @@ def test_a_bridge_goes_on_where_it_was_and_waits_for_what_comes(
         with bridge() as running:
             running.await_ready()
             produce(bootstrap, topic, str(number).encode())
-            eventually(partial(_has, queues, topic, number + 1), "it is there", within_s=60)
+            eventually(partial(_has, queues, topic, number + 1), "it is there", within_s=300)
             running.end()
     assert [message.body for message in queues.take(topic)] == [b"0", b"1", b"2"]
     position = queues.take(f"headrace.bridge.{topic}.position")
@@ -103,7 +103,7 @@ def test_a_bridge_that_begins_at_the_end_hands_over_what_comes_only(
     produce(bootstrap, topic, b"new")
     with bridge(*latest) as running:
         running.await_ready()
-        eventually(lambda: queues.count(topic) == 1, "the new one is there", within_s=60)
+        eventually(lambda: queues.count(topic) == 1, "the new one is there", within_s=300)
         running.end()
     assert [message.body for message in queues.take(topic)] == [b"new"]
 
@@ -114,14 +114,14 @@ def test_a_second_bridge_of_a_name_waits_and_takes_over(
     with bridge() as first:
         first.await_ready()
         produce(bootstrap, topic, b"1")
-        eventually(lambda: queues.count(topic) == 1, "the first one works", within_s=60)
+        eventually(lambda: queues.count(topic) == 1, "the first one works", within_s=300)
         with bridge() as second:
             assert second.process.stderr is not None
             assert "goes on in" in second.process.stderr.readline()
             first.kill()
             second.await_ready()
             produce(bootstrap, topic, b"2")
-            eventually(lambda: queues.count(topic) == 2, "the second one works", within_s=60)
+            eventually(lambda: queues.count(topic) == 2, "the second one works", within_s=300)
     assert [message.body for message in queues.take(topic)] == [b"1", b"2"]
 
 
@@ -146,7 +146,7 @@ def test_records_of_partitions_that_are_added_and_of_aborted_transactions(
         producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
         producer.produce(topic, b"added", partition=2)
         assert producer.flush(30) == 0
-        eventually(lambda: queues.count(topic) >= 2, "both are there", within_s=60)
+        eventually(lambda: queues.count(topic) >= 2, "both are there", within_s=300)
         running.end()
     assert {message.body for message in queues.take(topic)} == {b"committed", b"added"}
 
@@ -160,7 +160,7 @@ def test_large_records_are_handed_over_once_wherever_the_bridge_is_killed(
         killed.await_killed()
     with bridge() as last:
         last.await_ready()
-        eventually(lambda: queues.count(topic) >= len(values), "all are there", within_s=120)
+        eventually(lambda: queues.count(topic) >= len(values), "all are there", within_s=300)
         assert last.end() == ""
     assert [message.body for message in queues.take(topic)] == values
 
@@ -196,7 +196,7 @@ def test_a_message_that_no_queue_takes_stops_the_bridge_and_is_handed_over_by_th
     _bind(queues, topic)
     with bridge(*exchange) as running:
         running.await_ready()
-        eventually(lambda: queues.count(topic) == 2, "both are there", within_s=60)
+        eventually(lambda: queues.count(topic) == 2, "both are there", within_s=300)
         running.end()
     assert [message.body for message in queues.take(topic)] == [b"1", b"2"]
 
@@ -215,7 +215,7 @@ def test_a_message_that_no_queue_takes_is_not_passed_over_by_a_bridge_that_is_ki
     with bridge(*exchange) as running:
         running.await_ready()
         produce(bootstrap, topic, b"4")
-        eventually(lambda: b"4" in _bodies(queues, topic, seen), "the last one is there", within_s=60)
+        eventually(lambda: b"4" in _bodies(queues, topic, seen), "the last one is there", within_s=300)
         running.end()
     assert sorted(set(seen)) == [b"1", b"2", b"3", b"4"]
     assert seen.count(b"4") == 1

@@ -160,7 +160,7 @@ def test_from_a_queue_each_message_becomes_one_record_wherever_the_server_is_kil
     with command("queues", "bridge", name, *arguments) as bridge:
         bridge.await_ready()
         _kill_at_each(TO_TOPIC, broker, publisher)
-        values = eventually(lambda: _all(broker.bootstrap, name, publisher.count), within_s=200)
+        values = eventually(lambda: _all(broker.bootstrap, name, publisher.count), within_s=300)
     assert values == list(range(publisher.count))
 
 
@@ -175,7 +175,7 @@ def test_from_a_topic_each_record_becomes_one_message_wherever_the_server_is_kil
     with command("queues", "bridge", name, *arguments) as bridge:
         bridge.await_ready()
         _kill_at_each(TO_QUEUE, broker, producer)
-        eventually(lambda: _count(broker.amqp_url, name) >= producer.count, "all are there", within_s=200)
+        eventually(lambda: _count(broker.amqp_url, name) >= producer.count, "all are there", within_s=300)
         bridge.end()
     assert _bodies(broker.amqp_url, name) == list(range(producer.count))
 
