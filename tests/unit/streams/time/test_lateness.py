@@ -6,7 +6,7 @@ from bisect import bisect
 from itertools import accumulate
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.streams.time.lateness import LatenessRun, lateness_counts, lateness_runs
@@ -65,13 +65,14 @@ rising = times.map(sorted)
 
 
 @given(times | rising, st.none() | st.integers(-60_000_000, 60_000_000))
+@example([-2000, -2000, -2000, 0], 0)
 def test_lateness_is_never_taken_for_less_and_seldom_for_more(
     events: list[int], newest_us: int | None
 ) -> None:
     late = naive(events, newest_us)
     exact = [entry_of(each) for each in late]
     counts = counts_of(events, newest_us)
-    behind = sum(most < (newest_us or most) for most in accumulate(events, max))
+    behind = sum(newest_us is not None and most < newest_us for most in accumulate(events, max))
     assert sum(counts) == len(events)
     for entry in range(len(counts) + 1):
         truly = sum(each >= entry for each in exact)
