@@ -2,6 +2,7 @@
 
     python bench/broker/beside_kafka.py              # 3 rounds, about 15 minutes
     python bench/broker/beside_kafka.py --rounds 1 --share 0.1
+    python bench/broker/beside_kafka.py --only "1000 B, 6 partitions" --reads 5
 
 Each round starts three brokers one after the other, each alone on the machine and on an empty directory:
 Kafka with its default settings (1 GiB of heap, as its start script has it), ours with durability `sync` (its
@@ -37,14 +38,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     parser.add_argument("--share", type=float, default=1.0, help="how much of the full work is done (1.0)")
+    parser.add_argument("--reads", type=int, default=1, help="how often the same records are read (1)")
+    parser.add_argument("--only", default="", help="only sizes and partitions that are so called")
     options = parser.parse_args()
+    scale = Scale(options.share, options.reads, options.only)
     java_tool = partial(run_java, server_jars(_show))
     rounds: dict[str, list[Results]] = {KAFKA: [], SYNC: [], OS: []}
     for number in range(options.rounds):
         for name, results in rounds.items():
             _show(f"round {number + 1}: {name}")
             with _started(name) as (server, start_s):
-                measured = measure(server, java_tool, Scale(options.share), _show)
+                measured = measure(server, java_tool, scale, _show)
             results.append(measured | {"start-up, s": start_s})
     print(f"{options.rounds} rounds, medians\n")
     print(_table({name: median(results) for name, results in rounds.items()}))

@@ -51,6 +51,10 @@ class Scale:
     """How much of the full work is done; a trial run does less."""
 
     share: float = 1.0
+    read_count: int = 1
+    """How often the same records are read; the median counts."""
+    only: str = ""
+    """What the label of a size and a number of partitions must have in it to be measured."""
 
     def records(self, record_bytes: int) -> int:
         """How many records of a size are sent."""
@@ -68,6 +72,8 @@ def measure(server: Server, java_tool: Tool, scale: Scale, show: Callable[[str],
         for partition_count in PARTITION_COUNTS:
             for record_bytes in SIZES:
                 label = f"{record_bytes} B, {_partitions(partition_count)}"
+                if scale.only not in label:
+                    continue
                 results |= _throughput(
                     server,
                     java_tool,
@@ -78,7 +84,7 @@ def measure(server: Server, java_tool: Tool, scale: Scale, show: Callable[[str],
                 )
                 show(label)
         topic = _create_topic(server.bootstrap, 1)
-        for count in CONNECTION_COUNTS:
+        for count in () if scale.only else CONNECTION_COUNTS:
             label = f"one record per request, {count} connection{'s' if count > 1 else ''}, requests/s"
             answer = _workload(
                 "single",
@@ -114,8 +120,8 @@ def _throughput(
         results[f"produce, {client}, {label}, records/s"] = send(
             server.bootstrap, java_tool, topic, count, record_bytes
         )
-        results[f"consume, {client}, {label}, records/s"] = read(
-            server.bootstrap, java_tool, topic, count, record_bytes
+        results[f"consume, {client}, {label}, records/s"] = statistics.median(
+            read(server.bootstrap, java_tool, topic, count, record_bytes) for _ in range(scale.read_count)
         )
     return results
 

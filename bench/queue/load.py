@@ -87,6 +87,12 @@ class RawClient:
     def push_out(self, data: bytes) -> None:
         """Send as much as the socket takes, and keep the rest."""
         self.unsent += data
+        self.push_on()
+
+    def push_on(self) -> None:
+        """Send on what the socket has not taken yet."""
+        if not self.unsent:
+            return
         try:
             count = self.socket.send(self.unsent)
         except BlockingIOError:
@@ -131,7 +137,7 @@ class Publisher(RawClient):
                 return
             self.sent += number
             self.push_out(self.message * number)
-        self.push_out(b"")
+        self.push_on()
 
     def publish_now(self) -> None:
         """Publish one message that says when."""
@@ -274,7 +280,7 @@ def flood(
         for key, _events in selector.select(0.001 if is_stuck else 1.0):
             key.data.receive()
         for consumer in consumers:
-            consumer.push_out(b"")
+            consumer.push_on()
         if not confirmed_s and all(publisher.is_done for publisher in publishers):
             confirmed_s = time.perf_counter() - begin_s
         if confirmed_s and (not consumers or sum(each.count for each in consumers) >= total):
