@@ -1,6 +1,7 @@
 """What a task on an executor does with its share of a batch: write it to topics, by one of two protocols.
 
-A small share it hands back to the driver, which has a writer for it: see kept_writers.py.
+A small share it hands back to the driver, which has a writer for it: see kept_writers.py, and for batches
+that come to the driver without such tasks, handed.py.
 
 Exactly once, in one transaction:
 
@@ -27,6 +28,7 @@ import pyarrow as pa
 from headrace.failpoints import Failpoint, hit
 from headrace.streams.python_worker import keep_what_is_loaded
 from headrace.streams.sinks.connection import Connector, Headers, Record, ShareWriter, send_plainly
+from headrace.streams.sinks.handed import Piece, read_pieces, to_bytes
 from headrace.streams.sinks.ledger import Batch, Verdict, decide, entry_after
 from headrace.streams.sinks.tasks import armed, task_number
 
@@ -86,7 +88,7 @@ class TopicTask:
         if not held:
             return Answer(share, 0, by_task=False, records=None)
         if size_bytes <= self.handed_bytes_max:
-            return Answer(share, sum(map(len, held)), by_task=False, records=_to_bytes(held))
+            return Answer(share, sum(map(len, held)), by_task=False, records=to_bytes(held))
         with armed(self.failpoints):
             writer = ShareWriter(self.connector, share)
             try:
@@ -94,10 +96,9 @@ class TopicTask:
             finally:
                 writer.close()
 
-    def write_handed(self, records: bytes | bytearray, writer: ShareWriter) -> int:
-        """Write a share that was handed back."""
-        with pa.ipc.open_stream(pa.py_buffer(records)) as stream:
-            return self.write(writer, stream)
+    def write_handed(self, pieces: Sequence[Piece], writer: ShareWriter) -> int:
+        """Write a share that was handed to the driver."""
+        return self.write(writer, read_pieces(pieces))
 
     def write(self, writer: ShareWriter, batches: Iterable[pa.RecordBatch]) -> int:
         """Write the writer's share, unless it was written before."""
@@ -135,15 +136,6 @@ class TopicTask:
             headers = map(_pairs, columns["headers"]) if "headers" in columns else repeat(None)
             # Not strict: what repeats has no end.
             yield from zip(topics, columns["key"], columns["value"], headers, strict=False)
-
-
-def _to_bytes(batches: Sequence[pa.RecordBatch]) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    written: bytes = sink.getvalue().to_pybytes()
-    return written
 
 
 def _pairs(headers: list[dict[str, Any]] | None) -> Headers:

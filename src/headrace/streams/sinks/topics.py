@@ -3,7 +3,8 @@
 The records of a batch are spread over as many tasks as the topic has partitions, by key; records without one
 by all that they are. A retry therefore gives each task the same records, however the batch was cut before;
 what a task does with them is told in topic_task.py, and how it knows whether they were written in ledger.py.
-Shares of a small batch come back from the tasks, and are written here, by the same steps.
+Shares of a small batch come back from the tasks, and are written here, by the same steps. The next small one
+is not even spread: see handed.py.
 
 How many tasks there are is decided at the first batch after a start, and holds until the next. A batch that
 was begun with another number, because the topic has grown since, is finished with that one.
@@ -20,10 +21,11 @@ through, unless the broker does not answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final, Literal
 
 from pyspark.sql import Column, DataFrame
@@ -34,6 +36,7 @@ from headrace.failpoints import Failpoint, hit
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.gate import Gate
+from headrace.streams.sinks.handed import HANDED, Handed, HandOver, Piece, share_number
 from headrace.streams.sinks.kept_writers import KeptWriters
 from headrace.streams.sinks.ledger import (
     Batch,
@@ -48,7 +51,15 @@ from headrace.streams.sinks.ledger import (
 )
 from headrace.streams.sinks.records import to_records, varying_columns
 from headrace.streams.sinks.share_threads import ShareThreads
-from headrace.streams.sinks.tasks import armed, check_all_ran, failpoints_of_tasks, run_tasks, tried_again
+from headrace.streams.sinks.tasks import (
+    armed,
+    check_all_ran,
+    failpoints_of_tasks,
+    local_directory,
+    run_tasks,
+    told,
+    tried_again,
+)
 from headrace.streams.sinks.topic_task import RESULT, Answer, TopicTask
 from headrace.streams.topic import Topic
 
@@ -61,6 +72,8 @@ SHARES_KEPT_MAX: Final = 16
 """Up to how many shares the driver writes itself: a writer that is kept has a handful of threads."""
 CLOSE_S_MAX: Final = 2.0
 """How long the broker may take to abort a transaction of an interrupted batch, and threads to end then."""
+
+_HandedShare = tuple[int, Sequence[Piece]]
 
 
 class TopicWriter:
@@ -94,6 +107,8 @@ class TopicWriter:
         """The columns of records, and what decides on their share. Those of all batches are the same."""
         self._is_first = True
         self._is_writing = False
+        self._directory: Path | None = None
+        """Where tasks may leave files, where the last batch was small enough to be written here."""
 
     def write(self, rows: DataFrame, batch_id: int) -> int:
         """Write the rows, unless they were written before; return how many were written now."""
@@ -144,6 +159,8 @@ class TopicWriter:
     def _run(self, records: DataFrame, batch: Batch) -> int:
         with failpoints_of_tasks() as failpoints:
             task = self._task(batch, failpoints)
+            if self._directory is not None:
+                return self._run_small(records, task, self._directory)
             rows = run_tasks(
                 partial(self._shares, records, task),
                 after=InvalidProducerEpoch,
@@ -151,8 +168,27 @@ class TopicWriter:
             )
             answers = [Answer(*row) for row in rows]
             check_all_ran(batch.pipeline, (answer.share for answer in answers), self._task_count)
+            is_handed = task.handed_bytes_max > 0 and not any(answer.by_task for answer in answers)
+            self._directory = local_directory(records) if is_handed else None
             with armed(failpoints):
                 return self._finish(task, answers)
+
+    def _run_small(self, records: DataFrame, task: TopicTask, directory: Path) -> int:
+        """Have all records handed over, and write them here."""
+        hand_over = HandOver(bytes_max=HANDED_BYTES_MAX, directory=str(directory))
+        columns, share = self._spread(records)
+        numbered = records.select(*columns, share_number(share, self._task_count))
+        with told():
+            handed = [Handed(*row) for row in numbered.mapInArrow(hand_over.run, HANDED).collect()]
+        files = [Path(each.path) for each in handed if each.path is not None]
+        if files:
+            self._directory = None
+        try:
+            with armed(task.failpoints):
+                return self._write_handed(task, _pieces_by_share(handed))
+        finally:
+            for path in files:
+                path.unlink(missing_ok=True)
 
     def _task(self, batch: Batch, failpoints: tuple[Failpoint, ...] = ()) -> TopicTask:
         is_here = self._guarantee == "exactly-once" and self._task_count <= SHARES_KEPT_MAX
@@ -167,29 +203,35 @@ class TopicWriter:
 
     def _shares(self, records: DataFrame, task: TopicTask) -> DataFrame:
         """What the tasks answer, one row each. They run when it is asked for."""
+        columns, share = self._spread(records)
+        spread = records.select(*columns).repartition(self._task_count, share)
+        return spread.mapInArrow(task.run, RESULT)
+
+    def _spread(self, records: DataFrame) -> tuple[list[str], Column]:
         if self._spread_by is None:
             columns = varying_columns(records, self._topic.name)
             self._spread_by = columns, _share(columns)
-        columns, share = self._spread_by
-        spread = records.select(*columns).repartition(self._task_count, share)
-        return spread.mapInArrow(task.run, RESULT)
+        return self._spread_by
 
     def _finish(self, task: TopicTask, answers: Sequence[Answer]) -> int:
         """Write what was handed back; return how many rows of the batch were written."""
         self._kept.forget(answer.share for answer in answers if answer.by_task)
-        handed = [answer for answer in answers if answer.records is not None]
+        handed = {answer.share: [answer.records] for answer in answers if answer.records is not None}
         by_tasks = sum(answer.row_count for answer in answers if answer.records is None)
-        return by_tasks + sum(self._at_once(partial(self._written, task), handed))
+        return by_tasks + self._write_handed(task, handed)
 
-    def _at_once(self, work: Callable[[Answer], int], answers: Sequence[Answer]) -> list[int]:
+    def _write_handed(self, task: TopicTask, handed: Mapping[int, Sequence[Piece]]) -> int:
+        return sum(self._at_once(partial(self._written, task), list(handed.items())))
+
+    def _at_once(self, work: Callable[[_HandedShare], int], shares: Sequence[_HandedShare]) -> list[int]:
         """Shares wait for the broker, not for each other."""
-        return self._threads.run(work, answers)
+        return self._threads.run(work, shares)
 
-    def _written(self, task: TopicTask, answer: Answer) -> int:
-        assert answer.records is not None, "only shares that were handed back are written here"
-        write = partial(task.write_handed, answer.records)
+    def _written(self, task: TopicTask, handed: _HandedShare) -> int:
+        share, pieces = handed
+        write = partial(task.write_handed, pieces)
         return tried_again(
-            partial(self._kept.use, answer.share, write),
+            partial(self._kept.use, share, write),
             after=InvalidProducerEpoch,
             check=partial(self._refuse_taken_over, task.batch),
         )
@@ -247,6 +289,13 @@ class TopicWriter:
 
 def _pause() -> None:
     time.sleep(_CLAIM_PAUSE_S)
+
+
+def _pieces_by_share(handed: Sequence[Handed]) -> dict[int, list[Piece]]:
+    pieces: dict[int, list[Piece]] = {}
+    for each in handed:
+        pieces.setdefault(each.share, []).append(each.piece)
+    return pieces
 
 
 def _share(columns: Sequence[str]) -> Column:

@@ -26,6 +26,7 @@ from headrace.streams.claim import CLAIM
 from headrace.streams.sinks import topics
 from headrace.streams.sinks.connection import ShareWriter
 from headrace.streams.sinks.context import WriteContext
+from headrace.streams.sinks.handed import share_number
 from headrace.streams.sinks.ledger import NO_DIGEST, Batch
 from headrace.streams.sinks.records import to_records
 from headrace.streams.sinks.topics import TopicWriter
@@ -187,16 +188,64 @@ def test_writers_are_kept_from_batch_to_batch_and_make_way_for_tasks_that_write_
 
     assert [writer.write(small, batch_id) for batch_id in (1, 2)] == [40, 40]
     assert not opened
-    assert writer.write(large, 3) == 60_000
+    # The first large one is not expected; it is written by the tasks from the second on.
+    assert [writer.write(large, batch_id) for batch_id in (3, 4)] == [60_000, 60_000]
     assert not opened, "tasks have writers of their own, in other processes"
-    assert [writer.write(small, batch_id) for batch_id in (4, 5)] == [40, 40]
+    assert [writer.write(small, batch_id) for batch_id in (5, 6)] == [40, 40]
     assert opened == dict.fromkeys(range(4), 1)
 
     # Fenced, by whoever it may be, that has not taken over.
     ShareWriter(writer._connector, 2).close()
-    assert writer.write(small, 6) == 40
+    assert writer.write(small, 7) == 40
     writer.close()
-    assert len(kafka.read_count("orders", 60_240)) == 60_240
+    assert len(kafka.read_count("orders", 120_240)) == 120_240
+
+
+def test_a_record_is_in_the_same_share_whether_it_is_sent_there_or_handed_over(spark: SparkSession) -> None:
+    rows = numbered(spark, 3_000, cuts=3)
+    by = F.xxhash64("number")
+    sent = rows.repartition(7, by).select("number", F.spark_partition_id().alias("share"))
+    numbers = rows.select("number", share_number(by, 7))
+    assert sorted(map(tuple, sent.collect())) == sorted(map(tuple, numbers.collect()))
+
+
+def test_a_small_batch_after_a_small_one_is_handed_over_and_comes_out_once(
+    spark: SparkSession, kafka: Any, open_writer: OpenWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, spread, real = open_writer(), Mock(), TopicWriter._shares
+
+    def shares(writer: TopicWriter, *arguments: Any) -> DataFrame:
+        spread()
+        return real(writer, *arguments)
+
+    monkeypatch.setattr(TopicWriter, "_shares", shares)
+    rows = numbered(spark, 50, cuts=3)
+    assert [writer.write(rows, 0), writer.write(rows, 1)] == [50, 50]
+    assert spread.call_count == 1
+
+    with failpoint("pipeline.task.produced", error=errno.EIO), pytest.raises(OSError, match="Input/output"):
+        writer.write(rows, 2)
+    assert writer.write(numbered(spark, 50, cuts=1, backwards=True), 2) <= 50
+    assert spread.call_count == 1
+
+    # Whoever comes after a crash spreads first, and finds what was handed over.
+    again = open_writer()
+    assert again.write(rows, 2) == 0
+    assert spread.call_count == 2
+    assert numbers(kafka.read_count("orders", 150)) == sorted([*range(50)] * 3)
+
+
+def test_a_large_batch_that_was_expected_to_be_small_goes_by_files_that_are_gone_afterwards(
+    spark: SparkSession, kafka: Any, open_writer: OpenWriter
+) -> None:
+    writer = open_writer()
+    writer.write(numbered(spark, 50, cuts=1), 0)
+    directory = writer._directory
+    assert directory is not None
+    assert writer.write(numbered(spark, 60_000, cuts=2), 1) == 60_000
+    assert list(directory.iterdir()) == []
+    assert writer._directory is None, "the next one is expected to be large"
+    assert numbers(kafka.read_count("orders", 60_050)) == sorted([*range(50), *range(60_000)])
 
 
 def test_a_batch_that_was_begun_before_the_topic_grew_is_finished_as_it_was_begun(
@@ -261,6 +310,8 @@ def test_a_run_that_was_taken_over_from_ends_for_good_and_one_that_was_only_shut
         return real(writer, *arguments)
 
     monkeypatch.setattr(TopicWriter, "_shares", shares)
+    # So that each batch is written by its tasks.
+    monkeypatch.setattr(topics, "HANDED_BYTES_MAX", 0)
     first = open_writer(**older)
     assert first.write(rows, 0) == 20
     zombie = ShareWriter(first._connector, 0)

@@ -24,12 +24,14 @@ import headrace.streams.sinks.topics as topics_module
 from headrace.errors import PipelineError, PipelineFailed, PipelineReplaced
 from headrace.streams.sinks.connection import Connector, Record
 from headrace.streams.sinks.context import WriteContext
+from headrace.streams.sinks.handed import Piece, to_bytes
 from headrace.streams.sinks.ledger import Batch, Entry
-from headrace.streams.sinks.topic_task import Answer
+from headrace.streams.sinks.topic_task import TopicTask
 from headrace.streams.sinks.topics import TopicWriter
 from headrace.streams.topic import Topic
 
 Guarantee = Literal["exactly-once", "at-most-once"]
+HandedShare = tuple[int, Sequence[Piece]]
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -158,13 +160,25 @@ class Writer(TopicWriter):
         is_exact = self._guarantee == "exactly-once"
         size_max = chance.choice((0, 30, 9999)) if is_exact else 0
         work = replace(self._task(batch), connector=cast("Connector", None), handed_bytes_max=size_max)
+        if is_exact and chance.random() < 0.3:
+            return self._hand_over(work, rows)
         shares = chance.sample(range(self._task_count), self._task_count)
         own = {share: [row for row in rows if row % self._task_count == share] for share in shares}
         return self._finish(work, [work.answer(share, record_batches(own[share])) for share in shares])
 
-    def _at_once(self, work: Callable[[Answer], int], answers: Sequence[Answer]) -> list[int]:
+    def _hand_over(self, work: TopicTask, rows: Sequence[int]) -> int:
+        """Without tasks for the shares: those that have computed the rows hand them over, in some cut."""
+        cut = self._broker.chance.randint(0, len(rows))
+        handed: dict[int, list[Piece]] = {}
+        for piece in (rows[:cut], rows[cut:]):
+            for share in {row % self._task_count for row in piece}:
+                own = [row for row in piece if row % self._task_count == share]
+                handed.setdefault(share, []).append(to_bytes(list(record_batches(own))))
+        return self._write_handed(work, handed)
+
+    def _at_once(self, work: Callable[[HandedShare], int], shares: Sequence[HandedShare]) -> list[int]:
         # One after the other, so that a seed is one story.
-        return [work(answer) for answer in answers]
+        return [work(share) for share in shares]
 
 
 def record_batches(share: Sequence[int]) -> Iterator[pa.RecordBatch]:
