@@ -245,9 +245,9 @@ def packed_value(rows: DataFrame, *, tells_all: bool = False) -> DataFrame:
     return _by_spark(rows, PackedValue(tells_all=tells_all))
 
 
-def list_of_transactions(rows: DataFrame) -> DataFrame:
+def list_of_transactions(rows: DataFrame, *, tells_all: bool = False) -> DataFrame:
     """The rules by Spark's own operator, with a list."""
-    return _by_spark(rows, ListOfTransactions())
+    return _by_spark(rows, ListOfTransactions(tells_all=tells_all))
 
 
 def value_for_each_event(rows: DataFrame) -> DataFrame:
