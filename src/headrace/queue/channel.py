@@ -266,7 +266,10 @@ class Channel:
             self._freed(entry)
             self._services.flush_soon()
             return
-        self._settle(delivery_tag, multiple=multiple, how="ack")
+        if self._is_in_tx:
+            self._settle(delivery_tag, multiple=multiple, how="ack")
+        else:
+            self._ack_all(delivery_tag)
 
     def basic_nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
         """Give back to the queue, or drop, which dead-letters where the queue says where to."""
@@ -489,6 +492,24 @@ class Channel:
                 self._tx_settlements.append((tag, entry, how))
             else:
                 self._do(entry, how)
+        self._services.flush_soon()
+
+    def _ack_all(self, delivery_tag: int) -> None:
+        """Acknowledge all up to a tag; what that makes room for is delivered once they are gone."""
+        queues: dict[WorkQueue, None] = {}
+        for _, entry in self._held(delivery_tag, multiple=True):
+            queue, consumer = entry.queue, entry.consumer
+            queue.ack(entry)
+            queues[queue] = None
+            if consumer is not None:
+                entry.consumer = None
+                consumer.unacked_count -= 1
+                self.unacked_count -= 1
+        for queue in queues:
+            if queue.count:
+                self._services.deliver(queue)
+        if self.prefetch_count:
+            self.wake_queues()
         self._services.flush_soon()
 
     def _held(self, delivery_tag: int, *, multiple: bool) -> list[tuple[int, Entry]]:
