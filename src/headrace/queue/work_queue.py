@@ -184,11 +184,12 @@ class WorkQueue:
         """Deliver as long as there is something ready and somebody to take it."""
         if self.is_deleted or self._services.is_stopped:
             return
+        consumers = self.consumers
         for _ in range(DELIVERIES_AT_ONCE_MAX):
             entry = self._first()
-            if entry is None or not self.consumers.all or not self._may_deliver(entry):
+            if entry is None or not consumers.all or not self._may_deliver(entry):
                 return
-            consumer = self.consumers.next()
+            consumer = consumers.next()
             if consumer is None:
                 return
             if entry.message.body is None and not self._is_loaded(entry):
@@ -386,8 +387,13 @@ class WorkQueue:
 
     def _first(self) -> Entry | None:
         """The next one that is alive."""
+        levels = self.levels
         while self.count:
-            entry = next(first for level in reversed(self.levels) if (first := level.first()))
+            if len(levels) == 1:
+                entry = levels[0].first()
+                assert entry is not None, f"queue {self.name} has lost count of what is ready"
+            else:
+                entry = next(first for level in reversed(levels) if (first := level.first()))
             if not entry.expires_ms or entry.expires_ms > self._services.now_ms():
                 return entry
             self._pop(entry)
@@ -406,6 +412,11 @@ class WorkQueue:
         return True
 
     def _pop(self, entry: Entry) -> None:
+        if len(self.levels) == 1:
+            first = self.levels[0].pop_first()
+            assert first is entry, f"the entry at {entry.position} is not the first of queue {self.name}"
+            self.count -= 1
+            return
         for level in reversed(self.levels):
             if level.count and level.first() is entry:
                 level.pop_first()
