@@ -37,7 +37,7 @@ ACK_FRAME: Final = Struct(">BHIHHQBB")
 _HEADER_START: Final = Struct(">BHIHHQ")
 _NEXT_FRAME_START: Final = Struct(">BBHI")
 """The end of a frame and the start of the one that follows on it."""
-_SIZE: Final = Struct(">Q")
+_TAG_OR_SIZE: Final = Struct(">Q")
 _BASIC_AND_WEIGHT: Final = b"\x00\x3c\x00\x00"
 _DELIVER_REST: Final = Struct(">QB")
 _METHOD_START: Final = Struct(">BHIHH")
@@ -253,38 +253,44 @@ class Deliveries:
     """Writes basic.deliver and its content for one channel.
 
     Most of it is the same from message to message: what goes before the delivery tag is the same for a
-    consumer, and what goes between tag and body size for an exchange, a routing key and a size of properties.
+    consumer, and what goes between tag and body for messages of one route, size and properties.
     """
 
-    __slots__ = ("_channel", "_frame_bytes_max", "_middles")
+    __slots__ = ("_channel", "_frame_bytes_max", "_last", "_middles", "_rest", "_start")
 
     def __init__(self, channel: int, frame_bytes_max: int) -> None:
         self._channel = channel
         self._frame_bytes_max = frame_bytes_max
         self._middles: dict[tuple[str, str, str, int], tuple[bytes, bytes]] = {}
+        self._last: tuple[str, str, str, bytes, int, bool] | None = None
+        """What was told apart when `_start` and `_rest` were written, which go around the delivery tag."""
+        self._start = self._rest = b""
 
     def pieces(
         self, consumer_tag: str, delivery_tag: int, is_redelivered: bool, message: Content, body: bytes
     ) -> tuple[bytes, ...]:
         """All frames of a delivery."""
-        properties = message.properties
-        size_bytes = len(body)
-        names = (consumer_tag, message.exchange, message.routing_key, len(properties))
-        found = self._middles.get(names)
-        start, middle = found or self._remember(names)
-        if not 0 < size_bytes <= self._frame_bytes_max - FRAME_OVERHEAD_BYTES:
-            head = (start, _DELIVER_REST.pack(delivery_tag, is_redelivered), middle, _SIZE.pack(size_bytes))
-            return (*head, properties, _END, *body_frames(self._channel, body, self._frame_bytes_max))
-        return (
-            start,
-            _DELIVER_REST.pack(delivery_tag, is_redelivered),
-            middle,
-            _SIZE.pack(size_bytes),
-            properties,
-            _NEXT_FRAME_START.pack(FRAME_END, BODY, self._channel, size_bytes),
-            body,
-            _END,
-        )
+        properties, size_bytes = message.properties, len(body)
+        told = (consumer_tag, message.exchange, message.routing_key, properties, size_bytes, is_redelivered)
+        is_one_frame = 0 < size_bytes <= self._frame_bytes_max - FRAME_OVERHEAD_BYTES
+        if told != self._last:
+            names = (consumer_tag, message.exchange, message.routing_key, len(properties))
+            self._start, middle = self._middles.get(names) or self._remember(names)
+            following = _NEXT_FRAME_START.pack(FRAME_END, BODY, self._channel, size_bytes)
+            self._rest = b"".join(
+                (
+                    b"\x01" if is_redelivered else b"\x00",
+                    middle,
+                    _TAG_OR_SIZE.pack(size_bytes),
+                    properties,
+                    following if is_one_frame else _END,
+                )
+            )
+            self._last = told
+        if is_one_frame:
+            return self._start, _TAG_OR_SIZE.pack(delivery_tag), self._rest, body, _END
+        frames = body_frames(self._channel, body, self._frame_bytes_max)
+        return self._start, _TAG_OR_SIZE.pack(delivery_tag), self._rest, *frames
 
     def _remember(self, names: tuple[str, str, str, int]) -> tuple[bytes, bytes]:
         tag, exchange, key = (write_short_string(name) for name in names[:3])
