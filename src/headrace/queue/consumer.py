@@ -69,7 +69,7 @@ class Consumer:
 class Consumers:
     """All consumers of a queue, the one whose turn it is first within each priority."""
 
-    __slots__ = ("_is_single_active", "_is_one_priority", "active", "all")
+    __slots__ = ("_is_one_priority", "_is_single_active", "active", "all")
 
     def __init__(self, *, is_single_active: bool) -> None:
         self._is_single_active = is_single_active

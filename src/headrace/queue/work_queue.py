@@ -104,7 +104,8 @@ class WorkQueue:
         self.next_position = 0
         head_count_max = services.limits.resident_count_max
         self.levels = [
-            Backlog(self, head_count_max=head_count_max) for _ in range(arguments.priority_max + 1)
+            Backlog(self, head_count_max=head_count_max, is_roomy=services.memory.is_roomy)
+            for _ in range(arguments.priority_max + 1)
         ]
         self.unacked: dict[int, Entry] = {}
         self._delayed: dict[int, Entry] = {}

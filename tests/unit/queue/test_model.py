@@ -22,7 +22,7 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "limited": DEAD | {"x-delivery-limit": 1},
     "dead": {},
 }
-LIMITS = QueueLimits(resident_count_max=4, journal_segment_bytes=4096)
+LIMITS = QueueLimits(resident_count_max=4, resident_count_all_max=1, journal_segment_bytes=4096)
 
 
 @dataclass(eq=False)
