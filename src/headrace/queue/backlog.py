@@ -3,8 +3,8 @@
     head    the next ones, as entries: a few always, many while all queues together keep few (see memory.py)
     tail    all the others, packed: four numbers of 64 bits each
 
-To pack a message and to read it again takes as long as all the rest that is done for it, so that a queue whose
-consumers are a little behind had better not begin with it. Those that came back are in the head in any case.
+To pack a message and to read it again costs a fifth of what is done for it, so that a queue whose consumers
+are a little behind had better not begin with it. Those that came back are in the head in any case.
 
 Bodies of what is in the tail lie in the journal, so that a million waiting messages cost 32 MB. All of the
 head is before all of the tail: entries leave by the head's front, and one that comes back was in the head

@@ -52,6 +52,8 @@ class VirtualHost:
             self.exchanges[exchange] = Exchange(exchange, kind, durable=True)
         self.queues: dict[str, WorkQueue] = {}
         self.binding_count = 0
+        self.change_count = 0
+        """How often an exchange, a queue or a binding has come or gone."""
         self._bindings_to: dict[Destination, list[Binding]] = {}
         self._routes: dict[tuple[str, str], tuple[WorkQueue, ...]] = {}
         self._dying: deque[tuple[Entry, Reason]] = deque()
@@ -93,6 +95,7 @@ class VirtualHost:
     def apply(self, record: TopologyRecord) -> None:
         """Make what a record says so. What is so already stays."""
         self._routes.clear()
+        self.change_count += 1
         match record:
             case ExchangeMade():
                 self._make_exchange(record)

@@ -359,12 +359,13 @@ class WorkQueue:
 
     def level_of(self, priority: int) -> Backlog:
         """Where messages of a priority wait."""
-        return self.levels[min(priority, len(self.levels) - 1)]
+        levels = self.levels
+        return levels[0] if len(levels) == 1 else levels[min(priority, len(levels) - 1)]
 
     def _append(self, entry: Entry) -> None:
-        level = self.level_of(entry.message.priority)
         message = entry.message
-        if level.is_paging and message.location == NOWHERE and self._journal.is_kept:
+        level = self.level_of(message.priority)
+        if message.location == NOWHERE and level.is_paging and self._journal.is_kept:
             if message.references > 1:
                 # The other queues keep it in memory, and must not settle what was written for this one.
                 message.references -= 1
