@@ -34,6 +34,9 @@ class QueueInfo:
     expired_count: int
     dropped_count: int
     dead_lettered_count: int
+    """Those that died and came to another queue."""
+    dead_letters_dropped: dict[str, int]
+    """Those that died and are nowhere, by why that is (see `Loss`)."""
 
 
 def queue_info(vhost: str, queue: WorkQueue, now_ms: int) -> QueueInfo:
@@ -60,4 +63,5 @@ def queue_info(vhost: str, queue: WorkQueue, now_ms: int) -> QueueInfo:
         expired_count=counts.expired,
         dropped_count=counts.dropped,
         dead_lettered_count=counts.dead_lettered,
+        dead_letters_dropped={**counts.dead_letters_dropped},
     )

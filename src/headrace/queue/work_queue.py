@@ -20,6 +20,7 @@ many as had been. After an orderly stop, none are.
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.queue.arguments import QueueArguments
     from headrace.queue.connection import Connection
     from headrace.queue.consumer import Consumer
-    from headrace.queue.dead_letters import Reason
+    from headrace.queue.dead_letters import Loss, Reason
     from headrace.queue.services import Services
 
     Bury = Callable[[Entry, Reason], None]
@@ -53,7 +54,16 @@ FREED_AT_ONCE_MAX: Final = 4096
 class QueueCounts:
     """What has happened in a queue since the broker started."""
 
-    __slots__ = ("acked", "dead_lettered", "delivered", "dropped", "expired", "published", "redelivered")
+    __slots__ = (
+        "acked",
+        "dead_lettered",
+        "dead_letters_dropped",
+        "delivered",
+        "dropped",
+        "expired",
+        "published",
+        "redelivered",
+    )
 
     def __init__(self) -> None:
         self.published = 0
@@ -64,6 +74,9 @@ class QueueCounts:
         self.dropped = 0
         """Pushed out by newer ones, or refused for want of room."""
         self.dead_lettered = 0
+        """Died, and came to another queue."""
+        self.dead_letters_dropped: Counter[Loss] = Counter()
+        """Died, and are nowhere."""
 
 
 class WorkQueue:
@@ -448,9 +461,9 @@ class WorkQueue:
 
     def _die(self, entry: Entry, reason: Reason) -> None:
         if self.arguments.dead_letter_exchange is None:
+            self.counts.dead_letters_dropped["not_configured"] += 1
             self.gone(entry)
         else:
-            self.counts.dead_lettered += 1
             self._bury(entry, reason)
 
     def _may_deliver(self, entry: Entry) -> bool:
