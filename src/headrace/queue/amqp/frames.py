@@ -29,6 +29,8 @@ FRAME_OVERHEAD_BYTES: Final = 8
 FRAME_HEADER_BYTES: Final = 7
 
 HEARTBEAT_FRAME: Final = b"\x08\0\0\0\0\0\0\xce"
+FRONT_BYTES_MAX: Final = 1_024
+"""How much of a message before its body is kept, to be looked for in the next one."""
 NAME_CACHE_COUNT_MAX: Final = 1_024
 """How many names of exchanges and routing keys are kept in the form that they have on the wire."""
 
@@ -73,6 +75,9 @@ class FrameReader:
 
     __slots__ = (
         "_data",
+        "_front",
+        "_front_body_bytes",
+        "_front_told",
         "_message_position",
         "_position",
         "_tail",
@@ -89,6 +94,10 @@ class FrameReader:
         """Whether nobody knows where the next frame begins."""
         self._position = 0
         self._message_position = 0
+        self._front = b""
+        """All that came of the last message before its body. Many messages differ in their bodies only."""
+        self._front_told = (0, b"", b"")
+        self._front_body_bytes = 0
         self._tail = bytearray()
         self._tail_bytes_wanted = 0
 
@@ -161,6 +170,14 @@ class FrameReader:
         """
         data = self._data
         position = self._position
+        front = self._front
+        if front and data.startswith(front, position):
+            begin = position + len(front)
+            body_end = begin + self._front_body_bytes
+            is_whole = body_end < len(data) and data[body_end] == FRAME_END
+            if is_whole and self._front_body_bytes <= body_bytes_max:
+                self._position, self._message_position = body_end + 1, position
+                return *self._front_told, data[begin:body_end]
         try:
             kind, channel, size_bytes, index = _METHOD_AND_INDEX.unpack_from(data, position)
             if index != PUBLISH_INDEX or kind != METHOD:
@@ -182,13 +199,14 @@ class FrameReader:
                 return None
         except (error, IndexError):
             return None
+        begin = header_end + FRAME_OVERHEAD_BYTES
+        arguments = data[position + _METHOD_AND_INDEX.size : end]
+        properties = data[end + _TO_HEADER.size : header_end]
+        if begin - position <= FRONT_BYTES_MAX:
+            self._front, self._front_body_bytes = data[position:begin], piece_bytes
+            self._front_told = (channel, arguments, properties)
         self._position, self._message_position = body_end + 1, position
-        return (
-            channel,
-            data[position + _METHOD_AND_INDEX.size : end],
-            data[end + _TO_HEADER.size : header_end],
-            data[header_end + FRAME_OVERHEAD_BYTES : body_end],
-        )
+        return channel, arguments, properties, data[begin:body_end]
 
     def give_back(self) -> None:
         """Undo what `take_message` took: it is to be taken frame by frame. Call it right after that."""
