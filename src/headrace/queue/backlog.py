@@ -1,7 +1,10 @@
 """The messages of a queue that are ready, in their order.
 
-    head    the next ones, as entries: bounded in number, but for those that came back
+    head    the next ones, as entries: a few always, many while all queues together keep few (see memory.py)
     tail    all the others, packed: four numbers of 64 bits each
+
+To pack a message and to read it again costs a fifth of what is done for it, so that a queue whose consumers
+are a little behind had better not begin with it. Those that came back are in the head in any case.
 
 Bodies of what is in the tail lie in the journal, so that a million waiting messages cost 32 MB. All of the
 head is before all of the tail: entries leave by the head's front, and one that comes back was in the head
@@ -22,7 +25,7 @@ from headrace.queue.message import NOWHERE, Entry, Message
 from headrace.queue.needed import CLASS_BYTES, SIZE_CLASS_MAX, size_class
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from headrace.queue.work_queue import WorkQueue
 
@@ -42,12 +45,28 @@ SIZE_SHIFT: Final = 32
 class Backlog:
     """One queue's ready messages of one priority."""
 
-    __slots__ = ("_chunk_count_max", "_head_count_max", "_queue", "_tail", "body_bytes", "count", "head")
+    __slots__ = (
+        "_chunk_count_max",
+        "_head_count_max",
+        "_is_roomy",
+        "_queue",
+        "_tail",
+        "body_bytes",
+        "count",
+        "head",
+    )
 
     def __init__(
-        self, queue: WorkQueue, *, head_count_max: int, chunk_count_max: int = CHUNK_COUNT_MAX
+        self,
+        queue: WorkQueue,
+        *,
+        head_count_max: int,
+        chunk_count_max: int = CHUNK_COUNT_MAX,
+        is_roomy: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Keep `head_count_max` as entries, and more than that as long as it `is_roomy`."""
         self._queue = queue
+        self._is_roomy = is_roomy
         self._chunk_count_max = chunk_count_max
         self._head_count_max = head_count_max
         self.head: deque[Entry] = deque()
@@ -58,7 +77,7 @@ class Backlog:
     @property
     def is_paging(self) -> bool:
         """Whether the next entry to be added has to be in the journal, because it will be packed."""
-        return bool(self._tail) or len(self.head) >= self._head_count_max
+        return bool(self._tail) or (len(self.head) >= self._head_count_max and not self._is_roomy())
 
     def append(self, entry: Entry) -> bool:
         """Add the newest; return whether it is kept as an entry. One that is in no journal always is."""

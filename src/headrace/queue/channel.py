@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from headrace.queue.connection import Connection
+    from headrace.queue.exchange import Exchange
     from headrace.queue.interface import ChannelSink
     from headrace.queue.work_queue import WorkQueue
 
@@ -46,6 +47,7 @@ TX_BYTES_MAX: Final = 4 * 1024 * 1024
 """No message may be published after so many bytes. So the last one may be as large as any, and a commit is
 still one step on disk: in the journal, a message must begin within the first 16 MiB of its step."""
 TX_COUNT_MAX: Final = 20_000
+NO_PROPERTIES: Final = b"\x00\x00"
 
 
 class Channel:
@@ -75,6 +77,11 @@ class Channel:
         self._tx_bytes = 0
         self._tx_publishes: list[tuple[Message, bool]] = []
         self._tx_settlements: list[tuple[int, Entry, str]] = []
+        self._last_published: tuple[str, str, bytes, int] | None = None
+        """What the message before said, and how often the virtual host had changed, that `_facts` and
+        `_queues` are of."""
+        self._facts = facts_of(NO_PROPERTIES)
+        self._queues: tuple[WorkQueue, ...] = ()
 
     # --- exchanges -----------------------------------------------------------------------------------------
 
@@ -266,7 +273,10 @@ class Channel:
             self._freed(entry)
             self._services.flush_soon()
             return
-        self._settle(delivery_tag, multiple=multiple, how="ack")
+        if self._is_in_tx:
+            self._settle(delivery_tag, multiple=multiple, how="ack")
+        else:
+            self._ack_all(delivery_tag)
 
     def basic_nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
         """Give back to the queue, or drop, which dead-letters where the queue says where to."""
@@ -295,31 +305,23 @@ class Channel:
         immediate: bool = False,
     ) -> None:
         """Publish. `properties` are the flags and values of the content header, as they came."""
-        vhost = self._vhost
-        found = vhost.exchanges.get(exchange)
-        if (
-            found is None
-            or found.internal
-            or immediate
-            or len(body) > self._services.limits.message_bytes_max
-        ):
-            self._check_publish(exchange, body, immediate=immediate)
-        facts = facts_of(properties)
-        if facts.user_id is not None and facts.user_id != self.connection.user:
-            raise precondition_failed(
-                f"user_id property set to '{facts.user_id}' but authenticated user was "
-                f"'{self.connection.user}'"
-            )
+        if immediate or len(body) > self._services.limits.message_bytes_max:
+            raise self._refusal(exchange, body, immediate=immediate)
+        told = (exchange, routing_key, properties, self._vhost.change_count)
+        if told != self._last_published:
+            self._look_at(*told)
+            self._last_published = told
+        facts = self._facts
         message = Message(exchange, routing_key, properties, body)
         message.is_persistent = facts.is_persistent
         message.priority = facts.priority
         message.expiration_ms = facts.expiration_ms
-        if not self.connection.has_published or self._broker.alarm is not None:
+        if not self.connection.has_published:
             self.connection.publishes()
         if self._is_in_tx:
             self._add_to_tx(message, mandatory=mandatory)
         else:
-            self._publish(message, mandatory=mandatory)
+            self._publish(message, self._queues, mandatory=mandatory)
         self._services.flush_soon()
 
     def confirm_select(self) -> None:
@@ -345,7 +347,7 @@ class Channel:
         try:
             for message, mandatory in publishes:
                 self._services.flush_soon()
-                self._publish(message, mandatory=mandatory)
+                self._publish(message, self._route(message), mandatory=mandatory)
             for _, entry, how in settlements:
                 self._do(entry, how)
         finally:
@@ -436,22 +438,44 @@ class Channel:
         if self._broker.consumer_count >= count_max:
             raise resource_error(f"there are {count_max} consumers already, and no more are allowed")
 
-    def _check_publish(self, exchange: str, body: bytes, *, immediate: bool) -> None:
-        if immediate:
-            raise not_implemented("immediate=true")
-        if self._vhost.exchange(exchange).internal:
+    def _open_exchange(self, name: str) -> Exchange:
+        """The exchange of a name, to which clients may publish. Raises QueueRefused."""
+        exchange = self._vhost.exchange(name)
+        if exchange.internal:
             raise access_refused(
-                f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost.name}'"
+                f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'"
             )
-        raise content_too_large(
+        return exchange
+
+    def _refusal(self, exchange: str, body: bytes, *, immediate: bool) -> QueueRefused:
+        if immediate:
+            return not_implemented("immediate=true")
+        self._open_exchange(exchange)
+        return content_too_large(
             f"message size {len(body)} is larger than configured max size "
             f"{self._services.limits.message_bytes_max}"
         )
 
-    def _publish(self, message: Message, *, mandatory: bool) -> None:
+    def _look_at(self, exchange: str, routing_key: str, properties: bytes, _: int) -> None:
+        """Check where a message is to go and what is said of it, and remember both for the next one."""
+        found = self._open_exchange(exchange)
+        facts = facts_of(properties)
+        if facts.user_id is not None and facts.user_id != self.connection.user:
+            raise precondition_failed(
+                f"user_id property set to '{facts.user_id}' but authenticated user was "
+                f"'{self.connection.user}'"
+            )
+        self._facts, self._queues = facts, self._vhost.route(found, routing_key, properties)
+
+    def _route(self, message: Message) -> tuple[WorkQueue, ...]:
+        """Where a message goes that was published some time ago."""
+        exchange = self._vhost.exchanges.get(message.exchange)
+        if exchange is None:
+            return ()
+        return self._vhost.route(exchange, message.routing_key, message.properties)
+
+    def _publish(self, message: Message, queues: tuple[WorkQueue, ...], *, mandatory: bool) -> None:
         vhost = self._vhost
-        exchange = vhost.exchanges.get(message.exchange)
-        queues = () if exchange is None else vhost.route(exchange, message.routing_key, message.properties)
         now_ms = self._services.now_ms()
         confirms = self._confirms
         if not queues:
@@ -489,6 +513,24 @@ class Channel:
                 self._tx_settlements.append((tag, entry, how))
             else:
                 self._do(entry, how)
+        self._services.flush_soon()
+
+    def _ack_all(self, delivery_tag: int) -> None:
+        """Acknowledge all up to a tag; what that makes room for is delivered once they are gone."""
+        queues: dict[WorkQueue, None] = {}
+        for _, entry in self._held(delivery_tag, multiple=True):
+            queue, consumer = entry.queue, entry.consumer
+            queue.ack(entry)
+            queues[queue] = None
+            if consumer is not None:
+                entry.consumer = None
+                consumer.unacked_count -= 1
+                self.unacked_count -= 1
+        for queue in queues:
+            if queue.count:
+                self._services.deliver(queue)
+        if self.prefetch_count:
+            self.wake_queues()
         self._services.flush_soon()
 
     def _held(self, delivery_tag: int, *, multiple: bool) -> list[tuple[int, Entry]]:

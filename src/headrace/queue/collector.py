@@ -38,7 +38,7 @@ _COUNTERS: Final = {
     "acked_count": ("acknowledged", "Messages that were acknowledged."),
     "expired_count": ("expired", "Messages that got too old."),
     "dropped_count": ("dropped", "Messages that were dropped because the queue was full."),
-    "dead_lettered_count": ("dead_lettered", "Messages that were dead-lettered."),
+    "dead_lettered_count": ("dead_lettered", "Messages that died and came to another queue."),
 }
 
 
@@ -69,6 +69,7 @@ class QueueCollector:
             for info in infos:
                 counter.add_metric(_labels(info), getattr(info, field))
             yield counter
+        yield _dropped_dead_letters(infos)
         yield _ages(infos)
 
     def _infos(self) -> list[QueueInfo]:
@@ -106,6 +107,18 @@ def _clients(server: QueueServer) -> Iterator[Metric]:
     for code, count in tuple(clients.closed_by_code.items()):
         closed.add_metric((NAMES.get(code, str(code)),), count)
     yield closed
+
+
+def _dropped_dead_letters(infos: list[QueueInfo]) -> Metric:
+    dropped = CounterMetricFamily(
+        "headrace_queue_dead_letters_dropped",
+        "Messages that died and came to no other queue, by why that is.",
+        labels=(*QUEUE, "reason"),
+    )
+    for info in infos:
+        for reason, count in info.dead_letters_dropped.items():
+            dropped.add_metric((*_labels(info), reason), count)
+    return dropped
 
 
 def _ages(infos: list[QueueInfo]) -> Metric:

@@ -69,10 +69,11 @@ class Consumer:
 class Consumers:
     """All consumers of a queue, the one whose turn it is first within each priority."""
 
-    __slots__ = ("_is_single_active", "active", "all")
+    __slots__ = ("_is_one_priority", "_is_single_active", "active", "all")
 
     def __init__(self, *, is_single_active: bool) -> None:
         self._is_single_active = is_single_active
+        self._is_one_priority = True
         self.all: list[Consumer] = []
         self.active: Consumer | None = None
         """The one that gets everything, where a single one is active."""
@@ -83,12 +84,14 @@ class Consumers:
         while index and self.all[index - 1].priority < consumer.priority:
             index -= 1
         self.all.insert(index, consumer)
+        self._is_one_priority = self.all[0].priority == self.all[-1].priority
         if self._is_single_active and self.active is None:
             self.active = consumer
 
     def remove(self, consumer: Consumer) -> None:
         """Let one go; the next one becomes active."""
         self.all.remove(consumer)
+        self._is_one_priority = not self.all or self.all[0].priority == self.all[-1].priority
         if self.active is consumer:
             self.active = self.all[0] if self.all else None
 
@@ -96,9 +99,12 @@ class Consumers:
         """Who takes the next message, if anybody does. It then moves behind its equals."""
         if self._is_single_active:
             return self.active if self.active is not None and self.active.has_room else None
-        for index, consumer in enumerate(self.all):
+        everyone = self.all
+        for index, consumer in enumerate(everyone):
             if consumer.has_room:
-                if len(self.all) > 1:
+                if self._is_one_priority:
+                    everyone.append(everyone.pop(index))
+                else:
                     self._move_back(index, consumer)
                 return consumer
         return None
@@ -107,6 +113,4 @@ class Consumers:
         end = index + 1
         while end < len(self.all) and self.all[end].priority == consumer.priority:
             end += 1
-        if end - index > 1:
-            del self.all[index]
-            self.all.insert(end - 1, consumer)
+        self.all.insert(end - 1, self.all.pop(index))

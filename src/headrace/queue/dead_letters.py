@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from headrace.queue.work_queue import WorkQueue
 
 Reason = Literal["rejected", "expired", "maxlen", "delivery_limit"]
+Loss = Literal["not_configured", "no_exchange", "no_route", "cycle", "full"]
+"""Why a message that died is in no queue: its own has no dead-letter exchange, or one that is not there, that
+leads to no queue, only to queues where it died before, or only to queues that are full and refuse."""
 COUNT_MAX: Final = 2**63 - 1
 DEATHS_MAX: Final = 64
 """Of queue and reason; beyond, the oldest ones are forgotten."""

@@ -124,20 +124,21 @@ class LogJournal:
     def publish(self, message: Message, entries: Sequence[Entry]) -> None:
         """A message has come to queues."""
         front, body, size_bytes = write_published(PUBLISH, message, entries)
-        if self.pending_bytes > VALUE_POSITION_MAX:
+        offset, position, count = self._next_offset, self.pending_bytes, len(entries)
+        if position > VALUE_POSITION_MAX:
             raise StorageError("too much was done in one step for the queues' journal; do less at once")
-        message.location = self._next_offset << POSITION_BITS | self.pending_bytes
+        message.location = offset << POSITION_BITS | position
         self._parts += (front, body)
-        self.pending_bytes += size_bytes
+        self.pending_bytes = position + size_bytes
         self._has_publishes = True
-        kept_bytes = counted_bytes(size_bytes // len(entries))
+        kept_bytes = counted_bytes(size_bytes // count)
         for entry in entries:
             entry.kept_bytes = kept_bytes
-        self.needed.added(self._next_offset, len(entries), kept_bytes)
+        self.needed.added(offset, count, kept_bytes)
 
     def settle(self, entry: Entry) -> None:
         """A message has left a queue for good."""
-        self.unneeded(entry.message.location, entry.kept_bytes)
+        self.needed.removed(entry.message.location >> POSITION_BITS, entry.kept_bytes)
         if entry.is_stored:
             self._parts.append(AT.pack(SETTLED, entry.queue.queue_id, entry.position))
             self.pending_bytes += AT.size

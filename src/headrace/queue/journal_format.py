@@ -20,6 +20,7 @@ nothing after a restart.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -57,6 +58,8 @@ TOPOLOGY_HEAD: Final = Struct(">BI")
 POSITION_BITS: Final = 24
 VALUE_POSITION_MAX: Final = (1 << POSITION_BITS) - 1
 DELIVERY_COUNT_MAX: Final = 0xFFFF
+NAMES_MAX: Final = 1024
+"""How many pairs of an exchange and a routing key are remembered as they are written."""
 
 
 class Place(NamedTuple):
@@ -91,18 +94,20 @@ def location(offset: int, position: int) -> int:
 
 def write_published(kind: int, message: Message, entries: Sequence[Entry]) -> tuple[bytes, bytes, int]:
     """What comes before the body, the body, and how many bytes they have together."""
-    exchange = message.exchange.encode("utf-8", "surrogateescape")
-    routing_key = message.routing_key.encode("utf-8", "surrogateescape")
+    names, exchange_bytes, routing_key_bytes = _written_names(message.exchange, message.routing_key)
     properties, body = message.properties, message.body
     assert body is not None
-    lengths = (len(exchange), len(routing_key), len(properties), len(body), message.published_ms)
     if len(entries) == 1:
         entry = entries[0]
         head = ONE_PLACE_HEAD.pack(
             kind,
             message.priority,
             1,
-            *lengths,
+            exchange_bytes,
+            routing_key_bytes,
+            len(properties),
+            len(body),
+            message.published_ms,
             entry.queue.queue_id,
             entry.position,
             entry.expires_ms,
@@ -110,7 +115,10 @@ def write_published(kind: int, message: Message, entries: Sequence[Entry]) -> tu
             entry.is_stored,
         )
     else:
-        head = PUBLISH_HEAD.pack(kind, message.priority, len(entries), *lengths) + b"".join(
+        lengths = (exchange_bytes, routing_key_bytes, len(properties), len(body))
+        head = PUBLISH_HEAD.pack(
+            kind, message.priority, len(entries), *lengths, message.published_ms
+        ) + b"".join(
             PLACE.pack(
                 entry.queue.queue_id,
                 entry.position,
@@ -120,8 +128,16 @@ def write_published(kind: int, message: Message, entries: Sequence[Entry]) -> tu
             )
             for entry in entries
         )
-    front = b"".join((head, exchange, routing_key, properties))
+    front = b"".join((head, names, properties))
     return front, body, len(front) + len(body)
+
+
+@lru_cache(NAMES_MAX)
+def _written_names(exchange: str, routing_key: str) -> tuple[bytes, int, int]:
+    """Both names one after the other, and how many bytes each of them has."""
+    first = exchange.encode("utf-8", "surrogateescape")
+    second = routing_key.encode("utf-8", "surrogateescape")
+    return first + second, len(first), len(second)
 
 
 def write_moved(value: bytes, published: Published, places: Sequence[Place]) -> bytes:

@@ -27,7 +27,9 @@ class QueueLimits:
     resident_bytes_max: int = 64 * MIB
     """Bodies of waiting messages that are also on disk are kept in memory up to this."""
     resident_count_max: int = 2048
-    """Messages at the head of a queue that are kept in memory as they are; all others are packed."""
+    """Messages at the head of a queue that are kept in memory as they are; others may be packed."""
+    resident_count_all_max: int = 32_768
+    """No queue packs any as long as no more than this are kept as they are, in all queues."""
     disk_free_bytes_min: int = 50 * MIB
     """Publishers are blocked while less of the disk is free."""
     journal_segment_bytes: int = 32 * MIB

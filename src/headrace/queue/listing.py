@@ -46,6 +46,7 @@ def _row(info: QueueInfo) -> dict[str, object]:
         "expired": info.expired_count,
         "dropped": info.dropped_count,
         "dead_lettered": info.dead_lettered_count,
+        "dead_letters_dropped": info.dead_letters_dropped,
         "durable": info.durable,
         "exclusive": info.exclusive,
         "auto_delete": info.auto_delete,

@@ -21,20 +21,27 @@ class Memory:
 
     def __init__(self, limits: QueueLimits, on_alarm: Callable[[bool], None]) -> None:
         self._resident_bytes_max = limits.resident_bytes_max
+        self._resident_count_max = limits.resident_count_all_max
         self._bytes_max = limits.memory_bytes_max
         self._on_alarm = on_alarm
         self._is_alarmed = False
         self.used_bytes = 0
+        self._held_count = 0
 
     @property
     def is_full(self) -> bool:
         """Whether bodies that are on disk should leave memory."""
         return self.used_bytes >= self._resident_bytes_max
 
+    def is_roomy(self) -> bool:
+        """Whether messages that wait may stay as they are, also in a queue that has many of them."""
+        return self._held_count < self._resident_count_max and self.used_bytes < self._resident_bytes_max
+
     def hold(self, entry: Entry) -> None:
         """Note that the body of an entry stays in memory."""
         if not entry.is_resident:
             entry.is_resident = True
+            self._held_count += 1
             self.used_bytes += entry.message.body_bytes
             if self.used_bytes > self._bytes_max and not self._is_alarmed:
                 self._is_alarmed = True
@@ -44,6 +51,7 @@ class Memory:
         """Note that the body of an entry need not be in memory any more."""
         if entry.is_resident:
             entry.is_resident = False
+            self._held_count -= 1
             self.used_bytes -= entry.message.body_bytes
             if self._is_alarmed and self.used_bytes <= self._bytes_max // 2:
                 self._is_alarmed = False

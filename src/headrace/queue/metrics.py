@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headrace.queue.dead_letters import Loss
     from headrace.queue.work_queue import WorkQueue
 
 
@@ -34,6 +35,9 @@ class QueueInfo:
     expired_count: int
     dropped_count: int
     dead_lettered_count: int
+    """Those that died and came to another queue."""
+    dead_letters_dropped: dict[Loss, int]
+    """Those that died and are nowhere, by why that is (see `Loss`)."""
 
 
 def queue_info(vhost: str, queue: WorkQueue, now_ms: int) -> QueueInfo:
@@ -60,4 +64,5 @@ def queue_info(vhost: str, queue: WorkQueue, now_ms: int) -> QueueInfo:
         expired_count=counts.expired,
         dropped_count=counts.dropped,
         dead_lettered_count=counts.dead_lettered,
+        dead_letters_dropped=dict(counts.dead_letters_dropped),
     )

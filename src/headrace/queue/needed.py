@@ -12,11 +12,14 @@ are not even read.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 GROUP_BITS: Final = 6
 MANTISSA_BITS: Final = 3
 SIZE_CLASS_MAX: Final = 255
+SIZES_MAX: Final = 4096
+"""How many sizes are remembered with what they count for: most messages are as long as others."""
 
 
 def size_class(size_bytes: int) -> int:
@@ -36,6 +39,7 @@ CLASS_BYTES: Final = tuple(map(_class_bytes, range(SIZE_CLASS_MAX + 1)))
 """How many bytes a class counts for."""
 
 
+@lru_cache(SIZES_MAX)
 def counted_bytes(size_bytes: int) -> int:
     """How much a place counts for of which so many bytes were written."""
     return CLASS_BYTES[size_class(size_bytes)]

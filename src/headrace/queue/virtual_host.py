@@ -24,7 +24,7 @@ from headrace.queue.work_queue import WorkQueue
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from headrace.queue.dead_letters import Reason
+    from headrace.queue.dead_letters import Loss, Reason
     from headrace.queue.message import Entry, Message
     from headrace.queue.services import Services
     from headrace.queue.topology import TopologyRecord
@@ -52,6 +52,8 @@ class VirtualHost:
             self.exchanges[exchange] = Exchange(exchange, kind, durable=True)
         self.queues: dict[str, WorkQueue] = {}
         self.binding_count = 0
+        self.change_count = 0
+        """How often an exchange, a queue or a binding has come or gone."""
         self._bindings_to: dict[Destination, list[Binding]] = {}
         self._routes: dict[tuple[str, str], tuple[WorkQueue, ...]] = {}
         self._dying: deque[tuple[Entry, Reason]] = deque()
@@ -93,6 +95,7 @@ class VirtualHost:
     def apply(self, record: TopologyRecord) -> None:
         """Make what a record says so. What is so already stays."""
         self._routes.clear()
+        self.change_count += 1
         match record:
             case ExchangeMade():
                 self._make_exchange(record)
@@ -185,20 +188,35 @@ class VirtualHost:
 
     def _bury(self, entry: Entry, reason: Reason) -> None:
         """Write the copy first and let the original go after it, in one step on disk."""
-        exchange = self.exchanges.get(entry.queue.arguments.dead_letter_exchange or "")
-        if exchange is not None:
-            message = entry.message
-            if message.body is None:
-                self.services.journal.load(message)
-            now_ms = self.services.now_ms()
-            copy = dead_letter(message, entry.queue, reason, now_ms)
-            queues = self.route(exchange, copy.routing_key, copy.properties)
-            if reason != "rejected":
-                queues = tuple(each for each in queues if not is_cycle(each.name, copy.properties))
-            self.enqueue([each for each in queues if not each.refuses], copy, now_ms)
-            hit("queue.dead_letter")
+        counts = entry.queue.counts
+        loss = self._hand_on(entry, reason)
+        if loss is None:
+            counts.dead_lettered += 1
+        else:
+            counts.dead_letters_dropped[loss] += 1
         entry.queue.gone(entry)
         self.services.flush_soon()
+
+    def _hand_on(self, entry: Entry, reason: Reason) -> Loss | None:
+        """Put a copy of what died where its dead-letter exchange leads to; say why if no queue takes it."""
+        exchange = self.exchanges.get(entry.queue.arguments.dead_letter_exchange or "")
+        if exchange is None:
+            return "no_exchange"
+        message = entry.message
+        if message.body is None:
+            self.services.journal.load(message)
+        now_ms = self.services.now_ms()
+        copy = dead_letter(message, entry.queue, reason, now_ms)
+        found = self.route(exchange, copy.routing_key, copy.properties)
+        open_ones = [
+            each for each in found if reason == "rejected" or not is_cycle(each.name, copy.properties)
+        ]
+        accepting = [each for each in open_ones if not each.refuses]
+        self.enqueue(accepting, copy, now_ms)
+        hit("queue.dead_letter")
+        if accepting:
+            return None
+        return "full" if open_ones else "cycle" if found else "no_route"
 
     def _survives(self, record: TopologyRecord) -> bool:
         match record:

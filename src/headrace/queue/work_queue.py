@@ -20,6 +20,7 @@ many as had been. After an orderly stop, none are.
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from headrace.queue.arguments import QueueArguments
     from headrace.queue.connection import Connection
     from headrace.queue.consumer import Consumer
-    from headrace.queue.dead_letters import Reason
+    from headrace.queue.dead_letters import Loss, Reason
     from headrace.queue.services import Services
 
     Bury = Callable[[Entry, Reason], None]
@@ -53,7 +54,16 @@ FREED_AT_ONCE_MAX: Final = 4096
 class QueueCounts:
     """What has happened in a queue since the broker started."""
 
-    __slots__ = ("acked", "dead_lettered", "delivered", "dropped", "expired", "published", "redelivered")
+    __slots__ = (
+        "acked",
+        "dead_lettered",
+        "dead_letters_dropped",
+        "delivered",
+        "dropped",
+        "expired",
+        "published",
+        "redelivered",
+    )
 
     def __init__(self) -> None:
         self.published = 0
@@ -64,6 +74,9 @@ class QueueCounts:
         self.dropped = 0
         """Pushed out by newer ones, or refused for want of room."""
         self.dead_lettered = 0
+        """Died, and came to another queue."""
+        self.dead_letters_dropped: Counter[Loss] = Counter()
+        """Died, and are nowhere."""
 
 
 class WorkQueue:
@@ -104,7 +117,8 @@ class WorkQueue:
         self.next_position = 0
         head_count_max = services.limits.resident_count_max
         self.levels = [
-            Backlog(self, head_count_max=head_count_max) for _ in range(arguments.priority_max + 1)
+            Backlog(self, head_count_max=head_count_max, is_roomy=services.memory.is_roomy)
+            for _ in range(arguments.priority_max + 1)
         ]
         self.unacked: dict[int, Entry] = {}
         self._delayed: dict[int, Entry] = {}
@@ -184,11 +198,12 @@ class WorkQueue:
         """Deliver as long as there is something ready and somebody to take it."""
         if self.is_deleted or self._services.is_stopped:
             return
+        consumers = self.consumers
         for _ in range(DELIVERIES_AT_ONCE_MAX):
             entry = self._first()
-            if entry is None or not self.consumers.all or not self._may_deliver(entry):
+            if entry is None or not consumers.all or not self._may_deliver(entry):
                 return
-            consumer = self.consumers.next()
+            consumer = consumers.next()
             if consumer is None:
                 return
             if entry.message.body is None and not self._is_loaded(entry):
@@ -357,12 +372,13 @@ class WorkQueue:
 
     def level_of(self, priority: int) -> Backlog:
         """Where messages of a priority wait."""
-        return self.levels[min(priority, len(self.levels) - 1)]
+        levels = self.levels
+        return levels[0] if len(levels) == 1 else levels[min(priority, len(levels) - 1)]
 
     def _append(self, entry: Entry) -> None:
-        level = self.level_of(entry.message.priority)
         message = entry.message
-        if level.is_paging and message.location == NOWHERE and self._journal.is_kept:
+        level = self.level_of(message.priority)
+        if message.location == NOWHERE and level.is_paging and self._journal.is_kept:
             if message.references > 1:
                 # The other queues keep it in memory, and must not settle what was written for this one.
                 message.references -= 1
@@ -386,8 +402,13 @@ class WorkQueue:
 
     def _first(self) -> Entry | None:
         """The next one that is alive."""
+        levels = self.levels
         while self.count:
-            entry = next(first for level in reversed(self.levels) if (first := level.first()))
+            if len(levels) == 1:
+                entry = levels[0].first()
+                assert entry is not None, f"queue {self.name} has lost count of what is ready"
+            else:
+                entry = next(first for level in reversed(levels) if (first := level.first()))
             if not entry.expires_ms or entry.expires_ms > self._services.now_ms():
                 return entry
             self._pop(entry)
@@ -406,6 +427,11 @@ class WorkQueue:
         return True
 
     def _pop(self, entry: Entry) -> None:
+        if len(self.levels) == 1:
+            first = self.levels[0].pop_first()
+            assert first is entry, f"the entry at {entry.position} is not the first of queue {self.name}"
+            self.count -= 1
+            return
         for level in reversed(self.levels):
             if level.count and level.first() is entry:
                 level.pop_first()
@@ -435,9 +461,9 @@ class WorkQueue:
 
     def _die(self, entry: Entry, reason: Reason) -> None:
         if self.arguments.dead_letter_exchange is None:
+            self.counts.dead_letters_dropped["not_configured"] += 1
             self.gone(entry)
         else:
-            self.counts.dead_lettered += 1
             self._bury(entry, reason)
 
     def _may_deliver(self, entry: Entry) -> bool:

@@ -36,7 +36,9 @@ ARGUMENTS: Final[dict[str, dict[str, object]]] = {
     "short": {**DEAD, "x-max-length": 5},
     "dead": {},
 }
-LIMITS: Final = QueueLimits(resident_count_max=6, journal_segment_bytes=8192, resident_bytes_max=2000)
+LIMITS: Final = QueueLimits(
+    resident_count_max=6, resident_count_all_max=1, journal_segment_bytes=8192, resident_bytes_max=2000
+)
 TICK_S: Final = 0.002
 
 

@@ -205,7 +205,14 @@ def test_queues_are_among_the_metrics() -> None:
             channel.basic_publish("", "work", text)
         channel.basic_get("work")
         channel.basic_get("work", auto_ack=True)
+        channel.queue_declare("strict", arguments={"x-dead-letter-exchange": "nowhere"})
+        channel.basic_publish("", "strict", b"bad")
+        rejected, _, _ = channel.basic_get("strict")
+        channel.basic_reject(rejected.delivery_tag, requeue=False)
+        channel.queue_declare("work", passive=True)
         found = metrics_of(broker)
+        dropped = '{queue="strict",reason="no_exchange",vhost="/"}'
+        assert found[f"headrace_queue_dead_letters_dropped_total{dropped}"] == 1
         labels = '{queue="work",vhost="/"}'
         assert found[f"headrace_queue_messages_ready{labels}"] == 1
         assert found[f"headrace_queue_messages_unacknowledged{labels}"] == 1

@@ -12,7 +12,7 @@ from headrace.testing.queues import RecordingSink
 
 LASTING = write_properties(is_persistent=True)
 COUNT = 3000
-LIMITS = QueueLimits(journal_segment_bytes=200_000, resident_count_max=100)
+LIMITS = QueueLimits(journal_segment_bytes=200_000, resident_count_max=100, resident_count_all_max=1)
 
 
 async def until(condition: Callable[[], bool], *, deadline_s: float = 120) -> None:

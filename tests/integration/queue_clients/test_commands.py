@@ -134,6 +134,19 @@ def test_the_embedded_server_lists_all_its_queues_by_amqp(
     assert row["oldest_age_ms"] >= 0
 
 
+def test_the_embedded_server_lists_dead_letters_that_no_queue_took(
+    embedded_url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_QUEUES", embedded_url)
+    runner = CliRunner()
+    app = new_app(["queues"])
+    limits = ["--argument", "x-max-length=1", "--argument", "x-dead-letter-exchange=nowhere"]
+    runner.invoke(app, ["queues", "declare", name, *limits])
+    runner.invoke(app, ["queues", "publish", name, "x", "y", "z"])
+    [row] = json.loads(runner.invoke(app, ["queues", "list", name, "--json"]).stdout)
+    assert (row["dead_lettered"], row["dead_letters_dropped"]) == (0, {"no_exchange": 2})
+
+
 def test_what_is_removed_is_written_down_with_who_did_it(
     embedded_url: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:

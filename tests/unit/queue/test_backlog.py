@@ -4,9 +4,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.queue.backlog import Backlog
+from headrace.queue.limits import QueueLimits
 from headrace.queue.message import Entry, Message
 from headrace.queue.needed import SIZE_CLASS_MAX, counted_bytes, size_class
+from headrace.queue.properties import write_properties
 from headrace.queue.work_queue import WorkQueue
+from headrace.testing.disk import SimulatedDisk
 from headrace.testing.queues import QueueBench
 
 steps = st.lists(
@@ -86,6 +89,30 @@ def test_what_is_packed_comes_back_as_it_was() -> None:
     assert (found.delivery_count, found.redelivered, found.is_stored, found.expires_ms) == (5, True, True, 99)
     assert found.message.priority == 7
     assert found.message.body is None
+
+
+def test_messages_are_packed_only_once_all_queues_together_keep_many() -> None:
+    limits = QueueLimits(resident_count_max=2, resident_count_all_max=5)
+    bench = QueueBench(disk=SimulatedDisk(), limits=limits)
+    channel, _ = bench.channel()
+    for name in ("first", "second"):
+        channel.queue_declare(name, durable=True)
+    first, second = (bench.broker.vhosts["/"].queues[name] for name in ("first", "second"))
+
+    def publish(name: str, count: int) -> None:
+        for _ in range(count):
+            channel.basic_publish("", name, write_properties(is_persistent=True), b"body")
+        bench.run()
+
+    publish("first", 9)
+    assert (len(first.levels[0].head), first.count) == (5, 9)
+    publish("second", 4)
+    assert (len(second.levels[0].head), second.count) == (2, 4)
+    channel.queue_purge("first")
+    channel.queue_purge("second")
+    bench.run()
+    publish("second", 9)
+    assert (len(second.levels[0].head), second.count) == (5, 9)
 
 
 @given(st.integers(0, 2**33))

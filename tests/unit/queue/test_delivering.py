@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from headrace.queue.fields import write_table
 from headrace.queue.limits import QueueLimits
+from headrace.queue.listing import LISTING
 from headrace.queue.message import Message
 from headrace.queue.properties import headers_of, write_properties
 from headrace.testing.queues import QueueBench, RecordingSink
@@ -413,6 +416,64 @@ def test_what_a_full_queue_refuses_is_dead_lettered_where_that_was_asked_for(
     publish(bench, "q", b"1", b"2")
     counts = {info.name: info.ready_count for info in bench.broker.queue_infos()}
     assert counts == {"q": 1, "dead": int(overflow == "reject-publish-dlx")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "not_configured"),
+        ({"x-dead-letter-exchange": "nowhere"}, "no_exchange"),
+        ({"x-dead-letter-exchange": "amq.direct", "x-dead-letter-routing-key": "unbound"}, "no_route"),
+        ({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "full"}, "full"),
+    ],
+)
+def test_a_dead_letter_that_no_queue_takes_is_counted_with_the_reason(
+    bench: QueueBench, arguments: dict[str, object], reason: str
+) -> None:
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True, arguments=arguments)
+    full: dict[str, object] = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    channel.queue_declare("full", durable=True, arguments=full)
+    publish(bench, "full", b"there already")
+    publish(bench, "q", b"body")
+    fetched = bench.get(channel, "q")
+    assert fetched is not None
+    channel.basic_reject(fetched.delivery_tag, requeue=False)
+    bench.run()
+    info = next(each for each in bench.broker.queue_infos() if each.name == "q")
+    assert (info.dead_lettered_count, info.dead_letters_dropped) == (0, {reason: 1})
+    listed = bench.get(channel, LISTING)
+    assert listed is not None
+    rows = {row["queue"]: row["dead_letters_dropped"] for row in json.loads(listed.message.body or b"")}
+    assert rows == {"q": {reason: 1}, "full": {}}
+
+
+def test_a_message_that_would_go_round_for_ever_is_counted_where_it_is_dropped(bench: QueueBench) -> None:
+    channel, _ = bench.channel()
+    loop: dict[str, object] = {"x-message-ttl": 100, "x-dead-letter-exchange": ""}
+    channel.queue_declare("q", durable=True, arguments=loop)
+    publish(bench, "q", b"body")
+    bench.run(5)
+    (info,) = bench.broker.queue_infos()
+    assert (info.dead_lettered_count, info.dead_letters_dropped) == (0, {"cycle": 1})
+
+
+def test_a_dead_letter_that_one_of_two_queues_takes_is_not_dropped(bench: QueueBench) -> None:
+    channel, _ = bench.channel()
+    channel.queue_declare("q", durable=True, arguments={"x-dead-letter-exchange": "amq.fanout"})
+    full: dict[str, object] = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    for name, arguments in (("full", full), ("dead", {})):
+        channel.queue_declare(name, durable=True, arguments=arguments)
+        channel.queue_bind(name, "amq.fanout", "")
+    publish(bench, "full", b"there already")
+    publish(bench, "q", b"body")
+    fetched = bench.get(channel, "q")
+    assert fetched is not None
+    channel.basic_reject(fetched.delivery_tag, requeue=False)
+    bench.run()
+    infos = {each.name: each for each in bench.broker.queue_infos()}
+    assert (infos["q"].dead_lettered_count, infos["q"].dead_letters_dropped) == (1, {})
+    assert (infos["full"].ready_count, infos["dead"].ready_count) == (1, 1)
 
 
 def test_headers_of_a_message_stay_as_they_were_when_it_dies(bench: QueueBench) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LASTING = write_properties(is_persistent=True)
 PASSING = write_properties()
-PAGING = QueueLimits(resident_count_max=2, resident_bytes_max=1)
+PAGING = QueueLimits(resident_count_max=2, resident_count_all_max=1, resident_bytes_max=1)
 TO_DEAD: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
@@ -190,7 +190,9 @@ def fill_and_purge(bench: QueueBench) -> None:
 
 
 def test_a_transient_message_of_two_queues_is_written_for_the_one_that_is_long() -> None:
-    bench = QueueBench(disk=SimulatedDisk(), limits=QueueLimits(resident_count_max=8))
+    bench = QueueBench(
+        disk=SimulatedDisk(), limits=QueueLimits(resident_count_max=8, resident_count_all_max=1)
+    )
     channel, _ = bench.channel()
     for name in ("slow", "slower", "fast"):
         channel.queue_declare(name, durable=True)

@@ -15,7 +15,7 @@ from headrace.testing.queues import QueueBench
 
 LASTING = write_properties(is_persistent=True)
 PASSING = write_properties()
-SMALL = QueueLimits(journal_segment_bytes=20_000, resident_count_max=8)
+SMALL = QueueLimits(journal_segment_bytes=20_000, resident_count_max=8, resident_count_all_max=1)
 
 
 def contents(bench: QueueBench, queue: str) -> list[tuple[bytes, bool]]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.queue.engine import QueueEngine
 
 LASTING = write_properties(is_persistent=True)
-SMALL = QueueLimits(journal_segment_bytes=20_000, resident_count_max=8)
+SMALL = QueueLimits(journal_segment_bytes=20_000, resident_count_max=8, resident_count_all_max=1)
 
 
 def new_bench(limits: QueueLimits = SMALL) -> tuple[QueueBench, QueueEngine]:

@@ -161,6 +161,29 @@ def test_a_mandatory_message_that_no_queue_takes_comes_back() -> None:
     assert sink.confirms == [(2, True)]
 
 
+def test_the_same_message_goes_where_it_is_bound_to_at_the_time() -> None:
+    bench = QueueBench()
+    channel, sink = bench.channel()
+    for name in ("old", "new"):
+        channel.queue_declare(name)
+    queues = bench.broker.vhosts["/"].queues
+
+    def publish() -> tuple[int, int]:
+        channel.basic_publish("amq.fanout", "", PLAIN, b"the same", mandatory=True)
+        return queues["old"].count, queues["new"].count
+
+    channel.queue_bind("old", "amq.fanout", "")
+    assert publish() == (1, 0)
+    channel.queue_bind("new", "amq.fanout", "")
+    assert publish() == (2, 1)
+    channel.queue_unbind("old", "amq.fanout", "")
+    assert publish() == (2, 2)
+    channel.queue_delete("new")
+    channel.queue_declare("new")
+    assert publish() == (2, 0)
+    assert len(sink.returns) == 1
+
+
 def test_copies_go_to_further_routing_keys_of_the_headers() -> None:
     channel, _ = QueueBench().channel()
     for name in ("one", "two", "three"):

@@ -29,6 +29,8 @@ FRAME_OVERHEAD_BYTES: Final = 8
 FRAME_HEADER_BYTES: Final = 7
 
 HEARTBEAT_FRAME: Final = b"\x08\0\0\0\0\0\0\xce"
+FRONT_BYTES_MAX: Final = 1_024
+"""How much of a message before its body is kept, to be looked for in the next one."""
 NAME_CACHE_COUNT_MAX: Final = 1_024
 """How many names of exchanges and routing keys are kept in the form that they have on the wire."""
 
@@ -37,7 +39,7 @@ ACK_FRAME: Final = Struct(">BHIHHQBB")
 _HEADER_START: Final = Struct(">BHIHHQ")
 _NEXT_FRAME_START: Final = Struct(">BBHI")
 """The end of a frame and the start of the one that follows on it."""
-_SIZE: Final = Struct(">Q")
+_TAG_OR_SIZE: Final = Struct(">Q")
 _BASIC_AND_WEIGHT: Final = b"\x00\x3c\x00\x00"
 _DELIVER_REST: Final = Struct(">QB")
 _METHOD_START: Final = Struct(">BHIHH")
@@ -73,6 +75,9 @@ class FrameReader:
 
     __slots__ = (
         "_data",
+        "_front",
+        "_front_body_bytes",
+        "_front_told",
         "_message_position",
         "_position",
         "_tail",
@@ -89,6 +94,10 @@ class FrameReader:
         """Whether nobody knows where the next frame begins."""
         self._position = 0
         self._message_position = 0
+        self._front = b""
+        """All that came of the last message before its body. Many messages differ in their bodies only."""
+        self._front_told = (0, b"", b"")
+        self._front_body_bytes = 0
         self._tail = bytearray()
         self._tail_bytes_wanted = 0
 
@@ -161,6 +170,14 @@ class FrameReader:
         """
         data = self._data
         position = self._position
+        front = self._front
+        if front and data.startswith(front, position):
+            begin = position + len(front)
+            body_end = begin + self._front_body_bytes
+            is_whole = body_end < len(data) and data[body_end] == FRAME_END
+            if is_whole and self._front_body_bytes <= body_bytes_max:
+                self._position, self._message_position = body_end + 1, position
+                return *self._front_told, data[begin:body_end]
         try:
             kind, channel, size_bytes, index = _METHOD_AND_INDEX.unpack_from(data, position)
             if index != PUBLISH_INDEX or kind != METHOD:
@@ -182,13 +199,14 @@ class FrameReader:
                 return None
         except (error, IndexError):
             return None
+        begin = header_end + FRAME_OVERHEAD_BYTES
+        arguments = data[position + _METHOD_AND_INDEX.size : end]
+        properties = data[end + _TO_HEADER.size : header_end]
+        if begin - position <= FRONT_BYTES_MAX:
+            self._front, self._front_body_bytes = data[position:begin], piece_bytes
+            self._front_told = (channel, arguments, properties)
         self._position, self._message_position = body_end + 1, position
-        return (
-            channel,
-            data[position + _METHOD_AND_INDEX.size : end],
-            data[end + _TO_HEADER.size : header_end],
-            data[header_end + FRAME_OVERHEAD_BYTES : body_end],
-        )
+        return channel, arguments, properties, data[begin:body_end]
 
     def give_back(self) -> None:
         """Undo what `take_message` took: it is to be taken frame by frame. Call it right after that."""
@@ -253,38 +271,44 @@ class Deliveries:
     """Writes basic.deliver and its content for one channel.
 
     Most of it is the same from message to message: what goes before the delivery tag is the same for a
-    consumer, and what goes between tag and body size for an exchange, a routing key and a size of properties.
+    consumer, and what goes between tag and body for messages of one route, size and properties.
     """
 
-    __slots__ = ("_channel", "_frame_bytes_max", "_middles")
+    __slots__ = ("_channel", "_frame_bytes_max", "_last", "_middles", "_rest", "_start")
 
     def __init__(self, channel: int, frame_bytes_max: int) -> None:
         self._channel = channel
         self._frame_bytes_max = frame_bytes_max
         self._middles: dict[tuple[str, str, str, int], tuple[bytes, bytes]] = {}
+        self._last: tuple[str, str, str, bytes, int, bool] | None = None
+        """What was told apart when `_start` and `_rest` were written, which go around the delivery tag."""
+        self._start = self._rest = b""
 
     def pieces(
         self, consumer_tag: str, delivery_tag: int, is_redelivered: bool, message: Content, body: bytes
     ) -> tuple[bytes, ...]:
         """All frames of a delivery."""
-        properties = message.properties
-        size_bytes = len(body)
-        names = (consumer_tag, message.exchange, message.routing_key, len(properties))
-        found = self._middles.get(names)
-        start, middle = found or self._remember(names)
-        if not 0 < size_bytes <= self._frame_bytes_max - FRAME_OVERHEAD_BYTES:
-            head = (start, _DELIVER_REST.pack(delivery_tag, is_redelivered), middle, _SIZE.pack(size_bytes))
-            return (*head, properties, _END, *body_frames(self._channel, body, self._frame_bytes_max))
-        return (
-            start,
-            _DELIVER_REST.pack(delivery_tag, is_redelivered),
-            middle,
-            _SIZE.pack(size_bytes),
-            properties,
-            _NEXT_FRAME_START.pack(FRAME_END, BODY, self._channel, size_bytes),
-            body,
-            _END,
-        )
+        properties, size_bytes = message.properties, len(body)
+        told = (consumer_tag, message.exchange, message.routing_key, properties, size_bytes, is_redelivered)
+        is_one_frame = 0 < size_bytes <= self._frame_bytes_max - FRAME_OVERHEAD_BYTES
+        if told != self._last:
+            names = (consumer_tag, message.exchange, message.routing_key, len(properties))
+            self._start, middle = self._middles.get(names) or self._remember(names)
+            following = _NEXT_FRAME_START.pack(FRAME_END, BODY, self._channel, size_bytes)
+            self._rest = b"".join(
+                (
+                    b"\x01" if is_redelivered else b"\x00",
+                    middle,
+                    _TAG_OR_SIZE.pack(size_bytes),
+                    properties,
+                    following if is_one_frame else _END,
+                )
+            )
+            self._last = told
+        if is_one_frame:
+            return self._start, _TAG_OR_SIZE.pack(delivery_tag), self._rest, body, _END
+        frames = body_frames(self._channel, body, self._frame_bytes_max)
+        return self._start, _TAG_OR_SIZE.pack(delivery_tag), self._rest, *frames
 
     def _remember(self, names: tuple[str, str, str, int]) -> tuple[bytes, bytes]:
         tag, exchange, key = (write_short_string(name) for name in names[:3])

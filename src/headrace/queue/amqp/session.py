@@ -211,10 +211,14 @@ class Session:
 
     def note_outgoing(self, message: Message) -> None:
         """Count what waits to be written, and deliver no more when it is much."""
-        self._outgoing_bytes += message.body_bytes + len(message.properties) + DELIVERY_OVERHEAD_BYTES
-        if self._outgoing_bytes > OUTGOING_BYTES_MAX:
+        before_bytes = self._outgoing_bytes
+        after_bytes = before_bytes + message.body_bytes + len(message.properties) + DELIVERY_OVERHEAD_BYTES
+        self._outgoing_bytes = after_bytes
+        if after_bytes > OUTGOING_BYTES_MAX:
             self.pause()
-        self._edge.wake()
+        if not before_bytes:
+            # Of what comes after the first, nobody need be told before that has been taken.
+            self._edge.wake()
 
     def wake(self) -> None:
         """There is something to be sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -15,8 +16,10 @@ from pamqp.header import ContentHeader
 from headrace.errors import QueueRefused
 from headrace.queue.amqp.frames import (
     BODY,
+    HEADER,
     HEARTBEAT_FRAME,
     METHOD,
+    PUBLISH_INDEX,
     Deliveries,
     FrameReader,
     body_frames,
@@ -79,6 +82,67 @@ def test_frames_come_out_as_they_went_in_however_the_stream_is_split(
     assert reader.buffered_bytes == 0
 
 
+ARGUMENTS = st.sampled_from([b"\0\0\0\1q\0", b"\0\0\0\1r\0"])
+PROPERTIES = st.sampled_from([b"\0\0", b"\x10\0\2"])
+MESSAGES = st.lists(
+    st.tuples(st.integers(1, 2), ARGUMENTS, PROPERTIES, st.binary(min_size=1, max_size=3)), max_size=12
+)
+
+
+@given(MESSAGES, st.lists(st.integers(1, 120), min_size=1))
+def test_messages_come_out_as_they_went_in_whether_or_not_they_are_like_the_one_before(
+    messages: list[tuple[int, bytes, bytes, bytes]], cuts: list[int]
+) -> None:
+    stream = b"".join(
+        frame(METHOD, channel, PUBLISH_INDEX.to_bytes(4, "big") + arguments)
+        + frame(HEADER, channel, b"\0\x3c\0\0" + len(body).to_bytes(8, "big") + properties)
+        + frame(BODY, channel, body)
+        for channel, arguments, properties, body in messages
+    )
+    reader = FrameReader(4096)
+    found: list[tuple[int, bytes, bytes, bytes]] = []
+    frames: list[tuple[int, int, bytes]] = []
+    position = turn = 0
+    while position < len(stream):
+        size = cuts[turn % len(cuts)]
+        reader.receive(stream[position : position + size])
+        position, turn = position + size, turn + 1
+        found += messages_of(reader, frames)
+    assert found == messages
+
+
+def messages_of(
+    reader: FrameReader, frames: list[tuple[int, int, bytes]]
+) -> Iterator[tuple[int, bytes, bytes, bytes]]:
+    """Messages that are there whole, and those that came in pieces, whose frames are kept until then."""
+    while True:
+        if not frames and (message := reader.take_message(3)) is not None:
+            yield message
+            continue
+        taken_frame = reader.take_frame()
+        if taken_frame is None:
+            return
+        frames.append(taken_frame)
+        if len(frames) == 3:
+            (_, channel, method), (_, _, header), (_, _, body) = frames
+            frames.clear()
+            yield channel, method[4:], header[12:], body
+
+
+def test_a_message_like_the_one_before_that_does_not_end_as_it_should_is_not_taken() -> None:
+    front = frame(METHOD, 1, PUBLISH_INDEX.to_bytes(4, "big") + b"\0\0\0\1q\0") + frame(
+        HEADER, 1, b"\0\x3c\0\0" + (2).to_bytes(8, "big") + b"\0\0"
+    )
+    reader = FrameReader(4096)
+    reader.receive(front + frame(BODY, 1, b"ab") + front + frame(BODY, 1, b"cd")[:-1] + b"\xcd")
+    assert reader.take_message(100) == (1, b"\0\0\0\1q\0", b"\0\0", b"ab")
+    assert reader.take_message(100) is None
+    reader.take_frame()
+    reader.take_frame()
+    with pytest.raises(QueueRefused, match="FRAME_ERROR"):
+        reader.take_frame()
+
+
 def test_bytes_that_are_no_frame_can_be_taken_first() -> None:
     reader = FrameReader(4096)
     reader.receive(b"AMQP")
@@ -108,6 +172,31 @@ def test_a_frame_of_the_wrong_type_or_end_is_refused(data: bytes) -> None:
     reader.receive(data)
     with pytest.raises(QueueRefused, match="FRAME_ERROR"):
         reader.take_frame()
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["one", "two"]),
+            st.booleans(),
+            st.builds(
+                Content,
+                routing_key=st.sampled_from(["a", "b"]),
+                properties=st.sampled_from([b"\0\0", b"\x10\0\1", b"\x10\0\2"]),
+            ),
+            st.sampled_from([b"", b"x", b"y", b"xx", b"x" * 5000]),
+        ),
+        max_size=8,
+    )
+)
+def test_a_delivery_is_written_the_same_whatever_was_delivered_before(
+    told: list[tuple[str, bool, Content, bytes]],
+) -> None:
+    deliveries = Deliveries(3, 4096)
+    for number, (tag, is_redelivered, content, body) in enumerate(told):
+        found = deliveries.pieces(tag, number, is_redelivered, content, body)
+        alone = Deliveries(3, 4096).pieces(tag, number, is_redelivered, content, body)
+        assert b"".join(found) == b"".join(alone)
 
 
 def test_deliveries_are_what_clients_read() -> None:
