@@ -50,9 +50,7 @@ def main() -> None:
     """Measure everything once."""
     share = float(sys.argv[1])
     if psycopg.pq.__impl__ == "python":
-        raise SystemExit(
-            "the peer has no psycopg[binary], as Headrace has: install it"
-        )
+        raise SystemExit("the peer has no psycopg[binary], as Headrace has: install it")
     application = Application()
     append_singly(application, max(int(500 * share), 50))
     rates = {

@@ -20,6 +20,8 @@ Text = bytes | None
 """A value as the database reads it, in UTF-8; None is null."""
 
 _GOOD: Final = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
+_NUMBERS: Final = count()
+"""No name is used twice: who was interrupted while preparing does not know whether the name is taken."""
 _PLACE: Final = re.compile(b"%s")
 
 
@@ -39,7 +41,7 @@ def run(connection: Connection, statement: bytes, values: Sequence[Text]) -> lis
 
 
 def _prepared(connection: Connection, statement: bytes) -> bytes:
-    name = b"headrace_%d" % len(connection.prepared)
+    name = b"headrace_%d" % next(_NUMBERS)
     connection.pgconn.send_prepare(name, statement)
     _result(connection)
     connection.prepared[statement] = name
