@@ -10,8 +10,9 @@ from collections.abc import Callable
 from threading import Thread
 from typing import Final
 
-from account import Account, Deposit, Deposited
+from account import Account, Deposit, Deposited, PlainAccount
 from headrace.events import EventStore, PostgresJournal, Retries, SnapshotPolicy, as_decider, fold
+from headrace.events.codec import EventCodec
 
 WRITERS: Final = 50
 BATCH: Final = 200
@@ -121,18 +122,24 @@ def loads(journal: PostgresJournal, count: int) -> dict[str, float]:
     while page := journal.read_folded("account-long", after_version=version):
         kept.extend(page)
         version = page[-1].version
-    decode = store.codec.straight["Deposited", 1]
-    account = as_decider(Account)
+    data = [event.data for event in kept]
+    return {"load": load, "fold": folds(Account, data), "fold_dataclasses": folds(PlainAccount, data)}
+
+
+def folds(account: type, data: list[bytes]) -> float:
+    """Decode and fold what was read already."""
+    decider = as_decider(account)
+    decode = EventCodec(decider.events).straight["Deposited", 1]
     state = None
 
     def act() -> None:
         nonlocal state
-        state = fold(account, map(decode, (event.data for event in kept)))
+        state = fold(decider, map(decode, data))
 
-    folding = rate(count, act)
-    if state is None or state.balance != count:
+    found = rate(len(data), act)
+    if state is None or state.balance != len(data):
         raise SystemExit(f"the fold gave {state}")
-    return {"load": load, "fold": folding}
+    return found
 
 
 def fill(store: EventStore, stream: str, count: int) -> None:

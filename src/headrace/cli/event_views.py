@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from headrace.events import Decider, EventStore, Explanation, Receipt
+from headrace.events import Decider, EventStore, Explanation
 from headrace.events.comparison import Comparison
 from headrace.events.explanation import fields_of
-from headrace.events.projections import PostgresPlace, Projection, ReadModels
+from headrace.events.projections import ForgottenThere, PostgresPlace, Projection, ReadModels
+from headrace.events.projections.traces import check_texts
 
+FOUND_SHOWN_MAX: Final = 10
 WHOLE: Final = "state"
 """What a state without fields is called."""
 
@@ -60,10 +63,62 @@ def rebuild(store: EventStore, dsn: str, projection: Projection) -> dict[str, An
     return {"projection": projection.name, "generation": made.number, "position": made.position}
 
 
-def shown_receipt(receipt: Receipt) -> dict[str, Any]:
-    """A receipt, as JSON has it."""
+def forget(store: EventStore, dsn: str, subject: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Forget a person, look for what is left, and give a receipt as JSON has it."""
+    if texts:
+        check_texts(texts)
+    receipt = store.forget(subject, actor="headrace events forget")
+    check = store.verify_forgotten(subject, texts)
+    with PostgresPlace(dsn) as place:
+        there = ForgottenThere(
+            subject=subject,
+            behind=tuple(place.behind(receipt.position)),
+            traces=tuple(place.traces(texts)) if texts else (),
+        )
     built: dict[str, Any] = msgspec.to_builtins(receipt)
-    return built
+    found = {
+        "is_forgotten": check.is_forgotten and there.is_forgotten,
+        "is_key_destroyed": check.is_key_destroyed,
+        "readable_positions": list(check.readable_positions),
+        "snapshots": list(check.snapshots),
+        "behind": list(there.behind),
+        "traces": msgspec.to_builtins(there.traces),
+    }
+    return {**built, "check": found}
+
+
+def told_receipt(receipt: Mapping[str, Any]) -> str:
+    """A receipt in sentences."""
+    was = "had been forgotten before" if receipt["is_repeat"] else "is forgotten"
+    return (
+        f"{receipt['subject']} {was}, at {receipt['forgotten_at']}: {receipt['event_count']} events of "
+        f"{len(receipt['streams'])} streams have unreadable fields, and {receipt['snapshots_dropped']} "
+        f"snapshots were dropped. The log says so at position {receipt['position']}. "
+        f"{_told_check(receipt['check'])}"
+    )
+
+
+def _told_check(check: Mapping[str, Any]) -> str:
+    places = [f"{each['column']} of {each['table']}" for each in check["traces"]]
+    found = [
+        told
+        for told, is_so in (
+            ("the key is still there", not check["is_key_destroyed"]),
+            (f"events show something at {_first(check['readable_positions'])}", check["readable_positions"]),
+            (f"snapshots do of {_first(check['snapshots'])}", check["snapshots"]),
+            (f"so does {_first(places)}", places),
+            (f"{_first(check['behind'])} have not heard of it yet", check["behind"]),
+        )
+        if is_so
+    ]
+    return f"The check has found: {'; '.join(found)}" if found else "The check has found nothing left"
+
+
+def _first(names: Sequence[object]) -> str:
+    """The first few, and how many more."""
+    shown = ", ".join(map(str, names[:FOUND_SHOWN_MAX]))
+    more = len(names) - FOUND_SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def plain(value: Any) -> Any:

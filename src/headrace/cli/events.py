@@ -252,12 +252,19 @@ def rebuild_projection(
 def forget_subject(
     subject: Annotated[str, typer.Argument(help="Whose data to forget, such as customer-42.")],
     dsn: Dsn,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="What must not be found anywhere, such as a name. May be repeated."),
+    ] = None,
     yes: Yes = False,
     schema: Schema = SCHEMA,
     as_json: AsJson = False,
 ) -> None:
-    """Make the personal data of somebody unreadable, for good, and print a receipt."""
-    from headrace.cli.event_views import shown_receipt  # noqa: PLC0415  # see above
+    """Make the personal data of somebody unreadable, for good, look for what is left, and print a receipt.
+
+    The check reads all events. Texts are looked for in read models, processes, effects and dead letters, too.
+    """
+    from headrace.cli.event_views import forget, told_receipt  # noqa: PLC0415  # see above
 
     with _open(dsn, schema) as opened:
         if not yes:
@@ -266,15 +273,8 @@ def forget_subject(
                 abort=True,
                 err=True,
             )
-        receipt = shown_receipt(opened.bare().forget(subject, actor="headrace events forget"))
-    was = "had been forgotten before" if receipt["is_repeat"] else "is forgotten"
-    report(
-        f"{subject} {was}, at {receipt['forgotten_at']}: {receipt['event_count']} events of "
-        f"{len(receipt['streams'])} streams have unreadable fields, and {receipt['snapshots_dropped']} "
-        f"snapshots were dropped. The log says so at position {receipt['position']}",
-        receipt,
-        as_json=as_json,
-    )
+        receipt = forget(opened.bare(), opened.dsn, subject, text or ())
+    report(told_receipt(receipt), receipt, as_json=as_json)
 
 
 def _target(target: str) -> tuple[EventFile, Decider]:

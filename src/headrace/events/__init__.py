@@ -32,25 +32,35 @@ from headrace.errors import (
     ConditionConflict,
     EventsError,
     Refused,
+    SetupError,
     SubjectForgotten,
     UnreadableEvents,
     VersionConflict,
 )
-from headrace.events.appending import Write
-from headrace.events.decider import Decider, as_decider, decider, fold
-from headrace.events.event_type import FORGOTTEN, EventType, event
-from headrace.events.executing import Executed
-from headrace.events.explanation import Explanation, FieldChange
-from headrace.events.forgetting import ForgottenCheck, Receipt, SubjectWasForgotten
-from headrace.events.journal import Journal
-from headrace.events.loading import Loaded
-from headrace.events.memory import MemoryJournal
-from headrace.events.recorded import Recorded
-from headrace.events.records import ANY, NONE, Appended, Condition
-from headrace.events.retries import Retries
-from headrace.events.snapshots import SnapshotPolicy
-from headrace.events.store import EventStore
-from headrace.events.upcasting import Upcast, Written, added, into, renamed, upcast
+
+try:
+    from headrace.events.appending import Write
+    from headrace.events.decider import Decider, as_decider, decider, fold
+    from headrace.events.event_type import FORGOTTEN, EventType, event
+    from headrace.events.executing import Executed
+    from headrace.events.explanation import Explanation, FieldChange
+    from headrace.events.forgetting import ForgottenCheck, Receipt, SubjectWasForgotten
+    from headrace.events.journal import Journal
+    from headrace.events.loading import Loaded
+    from headrace.events.memory import MemoryJournal
+    from headrace.events.recorded import Recorded
+    from headrace.events.records import ANY, NONE, Appended, Condition
+    from headrace.events.retries import Retries
+    from headrace.events.snapshots import SnapshotPolicy
+    from headrace.events.store import EventStore
+    from headrace.events.upcasting import Upcast, Written, added, into, renamed, upcast
+except ModuleNotFoundError as error:
+    lacking = (error.name or "").partition(".")[0]
+    if lacking not in {"cryptography", "msgspec"}:
+        raise
+    raise SetupError(
+        f"the event store needs an extra ({lacking} is missing): pip install 'headrace[postgres]'"
+    ) from error
 
 if TYPE_CHECKING:
     from headrace.events.postgres import PostgresJournal

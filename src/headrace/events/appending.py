@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
-from uuid import UUID, uuid4
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import msgspec
 
 from headrace.errors import EventsError
 from headrace.events.codec import EventCodec
-from headrace.events.decider import category_of
+from headrace.events.decider import category_of, require_storable
 from headrace.events.journal import Journal
 from headrace.events.recorded import About, written_metadata
 from headrace.events.records import (
@@ -26,6 +27,8 @@ from headrace.events.records import (
 from headrace.events.sealing import Keyring
 
 COMMAND_ID_CHARACTERS_MAX = 200
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+"""What the digit of a UUID that tells its variant is, for a random one."""
 
 
 class Write(NamedTuple):
@@ -71,12 +74,12 @@ class Appender:
             raise EventsError(f"version {write.expected} can't be expected: use ANY, NONE or a version")
         command_id = None if mark is None else mark.id
         metadata = _Metadata(about, command_id)
-        encode, type_of = self._codec.encode, self._codec.type_of
+        encode = self._codec.encode
         return StreamWrite(
             stream=write.stream,
             events=tuple(
-                encode(event, id_=uuid4(), metadata=metadata[type_of(event).version], keyring=keyring)
-                for event in write.events
+                encode(event, id_=id_, metadata=metadata, keyring=keyring)
+                for id_, event in zip(_new_ids(len(write.events)), write.events, strict=True)
             ),
             expected=write.expected,
         )
@@ -91,6 +94,13 @@ class _Metadata(dict[int, bytes]):
 
     def __missing__(self, schema_version: int) -> bytes:
         return self.setdefault(schema_version, written_metadata(*self._told, schema_version))
+
+
+def _new_ids(count: int) -> list[str]:
+    """The digits of random UUIDs (version 4), many at once."""
+    digits = os.urandom(16 * count).hex()
+    drawn = (digits[at : at + 32] for at in range(0, len(digits), 32))
+    return [f"{each[:12]}4{each[13:16]}{_VARIANTS[each[16]]}{each[17:]}" for each in drawn]
 
 
 def mark_of_command(command_id: str | UUID | None, stream: str, command: Any) -> CommandMark | None:
@@ -116,8 +126,9 @@ def mark_of_writes(
 
 def _mark(command_id: str | UUID, told: object) -> CommandMark:
     name = str(command_id)
-    if not 0 < len(name) <= COMMAND_ID_CHARACTERS_MAX or "\0" in name:
+    if not 0 < len(name) <= COMMAND_ID_CHARACTERS_MAX:
         raise EventsError(f"{name!r} can't be a command id: use 1 to {COMMAND_ID_CHARACTERS_MAX} characters")
+    require_storable(name)
     try:
         written = msgspec.json.encode(told, order="deterministic")
     except (TypeError, ValueError) as error:

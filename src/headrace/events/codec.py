@@ -6,9 +6,8 @@ versions, go by way of a dictionary: unsealed, upcast, then made into their clas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -73,8 +72,11 @@ class EventCodec:
             for subject in subjects_of(described, event).values()
         }
 
-    def encode(self, event: Any, *, id_: UUID, metadata: bytes, keyring: Keyring) -> NewEvent:
-        """What is kept of an event. The keys of its subjects have to be there."""
+    def encode(self, event: Any, *, id_: str, metadata: Mapping[int, bytes], keyring: Keyring) -> NewEvent:
+        """What is kept of an event. The keys of its subjects have to be there.
+
+        `metadata` is what is told beside it, by the version of its schema.
+        """
         described = self.type_of(event)
         owners = subjects_of(described, event) if described.personal else {}
         try:
@@ -89,9 +91,9 @@ class EventCodec:
             type=described.name,
             schema_version=described.version,
             data=data,
-            metadata=metadata,
+            metadata=metadata[described.version],
             tags=tuple(described.tags_of(event)) if described.tags_of else (),
-            subjects=tuple(sorted(set(owners.values()))),
+            subjects=tuple(sorted(set(owners.values()))) if owners else (),
         )
 
     def decode(self, type_: str, version: int, data: bytes, keyring: Keyring) -> list[Any]:

@@ -34,6 +34,8 @@ from headrace.events.upcasting import Upcast
 SEPARATOR: Final = "-"
 """Between the category and the rest of a stream's name."""
 STREAM_NAME_CHARACTERS_MAX: Final = 500
+UNSTORABLE: Final = "\0\x1e"
+"""No name may have these in it: PostgreSQL keeps no NUL, and U+001E separates names on their way."""
 _INITIAL: Final = object()
 
 
@@ -109,14 +111,23 @@ def fold(decider: Decider | type, events: Iterable[Any], state: Any = _INITIAL) 
     return reduce(decider.evolve, events, decider.initial if state is _INITIAL else state)
 
 
+def require_storable(text: str) -> None:
+    """Raise EventsError if a name has a character in it that a journal can't keep."""
+    if any(each in text for each in UNSTORABLE):
+        raise EventsError(
+            f"{text[:100]!r} has a control character that can't be stored: leave out U+0000 and U+001E"
+        )
+
+
 def category_of(stream: str) -> str:
     """What a stream is one of. Raises EventsError if the name can't be one of a stream."""
     category, separator, id_ = stream.partition(SEPARATOR)
-    if not (category and separator and id_) or "\0" in stream or len(stream) > STREAM_NAME_CHARACTERS_MAX:
+    if not (category and separator and id_) or len(stream) > STREAM_NAME_CHARACTERS_MAX:
         raise EventsError(
             f"{stream!r} is not the name of a stream: write <category>-<id>, like account-42, "
             f"in at most {STREAM_NAME_CHARACTERS_MAX} characters"
         )
+    require_storable(stream)
     return category
 
 

@@ -123,8 +123,8 @@ def forget(journal: Journal, codec: EventCodec, subject: str, about: About) -> R
         raise EventsError(f"{subject!r} names nobody")
     marker = codec.encode(
         SubjectWasForgotten(subject=subject),
-        id_=uuid4(),
-        metadata=written_metadata(about, None, 1),
+        id_=uuid4().hex,
+        metadata={1: written_metadata(about, None, 1)},
         keyring=Keyring(journal),
     )
     erased = journal.forget(subject, StreamWrite(stream=f"{CATEGORY}-{subject}", events=(marker,)))

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Condition as Monitor
+from uuid import UUID
 
 from headrace.clock import Clock, SystemClock
 from headrace.events.conflicts import command_id_reused, condition_conflict, version_conflict
-from headrace.events.decider import category_of
+from headrace.events.decider import category_of, require_storable
 from headrace.events.records import (
     ANY,
     READ_EVENTS_MAX,
@@ -44,6 +45,7 @@ class MemoryJournal:
 
     def append(self, append: Append) -> Appended:
         """Append. Raises VersionConflict, ConditionConflict or CommandIdReused, and has done nothing then."""
+        _require_storable(append)
         with self._monitor:
             known = self._known(append.command)
             if known is not None:
@@ -84,7 +86,7 @@ class MemoryJournal:
                     position=len(self._log) + 1,
                     stream=write.stream,
                     version=len(stream) + 1,
-                    id=event.id,
+                    id=UUID(event.id),
                     type=event.type,
                     schema_version=event.schema_version,
                     data=event.data,
@@ -250,6 +252,17 @@ class MemoryJournal:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _require_storable(append: Append) -> None:
+    """Refuse the names that the journal in PostgreSQL has to refuse."""
+    if append.command is not None:
+        require_storable(append.command.id)
+    for write in append.writes:
+        category_of(write.stream)
+        for event in write.events:
+            for name in (event.type, *event.tags, *event.subjects):
+                require_storable(name)
 
 
 def _is_named(event: StoredEvent, types: frozenset[str], tags: frozenset[str]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -37,7 +37,7 @@ def new(
 ) -> NewEvent:
     """An event to append."""
     return NewEvent(
-        id=uuid4(),
+        id=uuid4().hex,
         type=type_,
         schema_version=1,
         data=data,
@@ -67,6 +67,27 @@ def command(id_: str, fingerprint: bytes = b"it") -> CommandMark:
 class JournalContract:
     """Tests for any journal; `journal` is a fixture that gives an empty one."""
 
+    @pytest.mark.parametrize("character", ["\0", "\x1e"])
+    @pytest.mark.parametrize("where", ["stream", "command", "type", "tag", "subject"])
+    @pytest.mark.parametrize("is_alone", [True, False])
+    def test_a_name_with_a_character_that_cannot_be_stored_is_refused(
+        self, journal: Journal, where: str, character: str, *, is_alone: bool
+    ) -> None:
+        name = f"x{character}y"
+        event = {"type": new(name), "tag": new(tags=[name]), "subject": new(subjects=[name])}.get(
+            where, new()
+        )
+        streams = [f"a-{name}" if where == "stream" else "a-1", *([] if is_alone else ["a-2"])]
+        append = Append(
+            writes=tuple(to(stream, event) for stream in streams),
+            command=command(name if where == "command" else "c"),
+        )
+
+        with pytest.raises(EventsError, match="control character"):
+            journal.append(append)
+
+        assert (journal.head(), journal.stored_types()) == (0, set())
+
     def test_an_empty_journal_has_nothing(self, journal: Journal) -> None:
         assert journal.head() == 0
         assert journal.read_all() == []
@@ -90,7 +111,7 @@ class JournalContract:
 
         (stored,) = journal.read_all()
         assert (stored.position, stored.stream, stored.version) == (1, "a-1", 1)
-        assert (stored.id, stored.type, stored.schema_version) == (event.id, "Opened", 1)
+        assert (stored.id, stored.type, stored.schema_version) == (UUID(event.id), "Opened", 1)
         assert stored.data == event.data
         assert b'"actor":"me"' in stored.metadata
         assert stored.tags == event.tags

@@ -109,8 +109,15 @@ def test_somebody_is_forgotten_after_a_question(events: CommandLine) -> None:
     assert asked(events, "state", ACCOUNT, "account-1")["state"]["owner"] == "Ada Brandt"
     receipt = asked(events, "forget", "c-1", "--yes")
     assert (receipt["streams"], receipt["event_count"], receipt["is_repeat"]) == (["account-1"], 1, False)
+    assert (receipt["check"]["is_key_destroyed"], receipt["check"]["readable_positions"]) == (True, [])
     assert asked(events, "state", ACCOUNT, "account-1")["state"]["owner"] is None
     assert asked(events, "forget", "c-1", "--yes")["is_repeat"] is True
+    # What stands in clear all the same is named: here the name of a stream.
+    check = asked(events, "forget", "c-1", "--yes", "--text", "account-1")["check"]
+    assert check["readable_positions"]
+    assert check["is_forgotten"] is False
+    told = events.run("events", "forget", "c-1", "--yes", "--text", "account-1").stderr
+    assert "The check has found: events show something at " in told
 
 
 def test_what_can_not_be_is_a_sentence(events: CommandLine, tmp_path: Path) -> None:

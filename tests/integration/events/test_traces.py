@@ -19,6 +19,7 @@ from headrace.events.projections import (
     Trace,
 )
 from headrace.testing.accounts import Account, Deposited, Open, Opened
+from headrace.testing.forgetful_processes import ForgetfulProcessContract
 from headrace.testing.postgres import TestDatabase
 
 NAME = 'Zoë "Z" O\\Neil'
@@ -129,3 +130,7 @@ def test_an_effect_that_was_fired_keeps_nothing_of_what_it_carried(
 def test_a_look_for_nothing_is_refused(store: EventStore, place: PostgresPlace, texts: list[str]) -> None:
     with pytest.raises(ConfigError, match="the texts to look for"):
         ReadModels(store, place, []).verify_forgotten(store.forget("c1"), texts)
+
+
+class TestProcesses(ForgetfulProcessContract):
+    """With the fixture `place` of this file."""

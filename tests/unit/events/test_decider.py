@@ -73,7 +73,13 @@ def test_a_category_has_no_dash(category: str) -> None:
         events.decider(category)
 
 
-@pytest.mark.parametrize("stream", ["", "account", "-1", "account-", "account-\0", "a-" + "x" * 500])
+@pytest.mark.parametrize("stream", ["account-\0", "account-a\x1eb", "acc\x1eount-1"])
+def test_a_stream_has_no_character_that_a_journal_can_not_keep(stream: str) -> None:
+    with pytest.raises(EventsError, match="control character"):
+        category_of(stream)
+
+
+@pytest.mark.parametrize("stream", ["", "account", "-1", "account-", "a-" + "x" * 500])
 def test_a_stream_is_named_by_category_and_id(stream: str) -> None:
     with pytest.raises(EventsError, match="not the name of a stream"):
         category_of(stream)

@@ -170,7 +170,7 @@ def test_old_versions_with_sealed_fields_are_upcast() -> None:
     fields = msgspec.json.decode(stored.data)
     fields["place"] = {"$sealed": "AAAA", "subject": "t"}
     del fields["address"]
-    old = replace(new("Moved", msgspec.json.encode(fields)), schema_version=1, subjects=("t", "g"))
+    old = new("Moved", msgspec.json.encode(fields))._replace(schema_version=1, subjects=("t", "g"))
     journal.append(Append(writes=(StreamWrite(stream="house-1", events=(old,)),)))
 
     read = EventStore(journal, [House]).load("house-1").state

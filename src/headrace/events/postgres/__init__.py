@@ -6,6 +6,7 @@
 - queries        what is asked
 - group_commit   appends that wait for each other go in one transaction
 - connections    connections that are lent and given back, and the database's errors in our own words
+- prepared       calls that are prepared once, and get all values as texts
 - calls          what an append is as arguments of the function, and what its results mean
 """
 

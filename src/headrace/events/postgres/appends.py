@@ -14,6 +14,7 @@ from headrace.events.postgres import queries
 from headrace.events.postgres.calls import arguments, arguments_of_one, outcome
 from headrace.events.postgres.connections import Connection
 from headrace.events.postgres.group_commit import GroupCommit
+from headrace.events.postgres.prepared import Text
 from headrace.events.postgres.tables import Tables
 from headrace.events.records import Append, Appended
 
@@ -62,12 +63,14 @@ class Appends:
             failpoints.hit("events.appended")
         return [outcome(append, row) for append, row in zip(appends, rows, strict=True)]
 
-    def call(self, connection: Connection, query: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def call(self, connection: Connection, query: str, values: Sequence[Text]) -> list[tuple[Any, ...]]:
         """Call a function that appends, in a transaction of its own or in one that is open."""
-        return self._tables.run(connection, query, [*values, self._now()])
+        return self._tables.call(connection, query, [*values, self._now()])
 
-    def _now(self) -> datetime | None:
-        return None if self._clock is None else datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+    def _now(self) -> Text:
+        if self._clock is None:
+            return None
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC).isoformat().encode()
 
     def _register_types(self, connection: Connection, appends: Sequence[Append]) -> None:
         """Note types and versions before their first events, so that they can be listed without reading."""

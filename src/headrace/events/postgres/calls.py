@@ -13,13 +13,14 @@ import msgspec
 
 from headrace.errors import EventsError, HeadraceError
 from headrace.events.conflicts import command_id_reused, condition_conflict, version_conflict
-from headrace.events.decider import category_of
+from headrace.events.decider import category_of, require_storable
+from headrace.events.postgres.prepared import Text
 from headrace.events.records import Append, Appended, NewEvent
 
 SEPARATOR: Final = "\x1e"
 
 
-def arguments(appends: Sequence[Append]) -> list[str]:
+def arguments(appends: Sequence[Append]) -> list[Text]:
     """The arguments of a call that carries out several appends, without the time."""
     writes = [write for append in appends for write in append.writes]
     events = [event for write in writes for event in write.events]
@@ -36,31 +37,34 @@ def arguments(appends: Sequence[Append]) -> list[str]:
     ]
 
 
-def arguments_of_one(append: Append) -> list[Any] | None:
+def arguments_of_one(append: Append) -> list[Text] | None:
     """The arguments of the shorter function, if the append is one that it can carry out."""
     if len(append.writes) != 1 or append.conditions:
         return None
     write, command = append.writes[0], append.command
     return [
-        command.id if command else None,
-        command.fingerprint if command else None,
-        category_of(write.stream),
-        write.stream,
-        write.expected,
-        len(write.events),
+        _joined([command.id]) if command else None,
+        b"\\x" + command.fingerprint.hex().encode() if command else None,
+        _joined([category_of(write.stream)]),
+        _joined([write.stream]),
+        b"%d" % write.expected,
+        b"%d" % len(write.events),
         *_columns(write.events),
     ]
 
 
-def _columns(events: Sequence[NewEvent]) -> list[str]:
+def _columns(events: Sequence[NewEvent]) -> list[Text]:
+    if not events:
+        return [b""] * len(NewEvent._fields)
+    ids, types, schema_versions, data, metadata, tags, subjects = zip(*events, strict=True)
     return [
-        _joined([str(event.id) for event in events]),
-        _joined([event.type for event in events]),
-        _joined([str(event.schema_version) for event in events]),
-        _joined([event.data.decode() for event in events]),
-        _joined([event.metadata.decode() for event in events]),
-        _joined([_array(event.tags) for event in events]),
-        _joined([_array(event.subjects) for event in events]),
+        _joined(ids),
+        _joined(types),
+        _joined(list(map(str, schema_versions))),
+        _joined(list(map(bytes.decode, data))),
+        _joined(list(map(bytes.decode, metadata))),
+        _joined(list(map(_array, tags))),
+        _joined(list(map(_array, subjects))),
     ]
 
 
@@ -82,12 +86,16 @@ def outcome(append: Append, row: tuple[Any, ...]) -> Appended | HeadraceError:
     )
 
 
-def _joined(items: Sequence[str]) -> str:
+def _joined(items: Sequence[str]) -> bytes:
     text = SEPARATOR.join(items)
     if text.count(SEPARATOR) != max(len(items) - 1, 0) or "\0" in text:
-        wrong = next(item for item in items if SEPARATOR in item or "\0" in item)
-        raise EventsError(f"{wrong[:100]!r} has a control character that can't be stored")
-    return text
+        for item in items:
+            require_storable(item)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        wrong = text[max(error.start - 50, 0) : error.end + 50]
+        raise EventsError(f"{wrong!r} has half a character in it that can't be stored") from error
 
 
 def _conditions(append: Append) -> str:

@@ -12,6 +12,7 @@ from threading import BoundedSemaphore, Lock
 from typing import Any, Final
 
 import psycopg
+from psycopg import adapt
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import ByteaBinaryLoader
 
@@ -29,7 +30,15 @@ _PASSING: Final = ("08", "40", "53", "55P03", "57014", "57P01", "57P02", "57P03"
 _SESSION: Final = "-c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off"
 """The function that appends relies on it that each of its statements sees what was committed before."""
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that knows which calls are prepared on it (see prepared.py)."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.prepared: dict[bytes, bytes] = {}
+        """Names of statements."""
+        self.loaders = adapt.Transformer()
 
 
 class Connections:
@@ -98,10 +107,11 @@ def connect(dsn: str) -> Connection:
         "connect_timeout": CONNECT_S_MAX,
         "application_name": "headrace events",
         **given,
+        "client_encoding": "utf8",
         "options": f"{given.get('options', '')} {_SESSION}".strip(),
     }
     with explained(dsn, "connecting"):
-        connection: Connection = psycopg.connect(make_conninfo(**parameters), autocommit=True)
+        connection = Connection.connect(make_conninfo(**parameters), autocommit=True)
     connection.prepare_threshold = 2
     connection.adapters.register_loader("json", ByteaBinaryLoader)
     return connection

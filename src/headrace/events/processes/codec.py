@@ -30,6 +30,14 @@ class NamedValues:
             )
         return name, msgspec.json.encode(value)
 
+    def can_read(self, name: str, data: bytes) -> bool:
+        """Whether the value fits the code of today."""
+        try:
+            self.read(name, data)
+        except ConfigError:
+            return False
+        return True
+
     def read(self, name: str, data: bytes) -> Any:
         """The value. Raises ConfigError where it does not fit the code of today."""
         if name not in self._classes:

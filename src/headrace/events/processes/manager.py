@@ -31,7 +31,9 @@ from typing import Any, Final
 
 from headrace.clock import Clock, SystemClock
 from headrace.errors import CommandIdReused, EventsError, HeadraceError, ProjectionStopped, Refused
+from headrace.events.forgetting import SubjectWasForgotten
 from headrace.events.processes.codec import NamedValues
+from headrace.events.processes.forgetting import personal_texts, without
 from headrace.events.processes.memory_rows import MemoryRows
 from headrace.events.processes.postgres_rows import CREATE, PostgresRows
 from headrace.events.processes.process import CommandRefused, Process, TimedOut, declared
@@ -141,6 +143,8 @@ class ProcessManager:
             self.stopped = self._standstill(error)
 
     def _handle(self, work: Any, event: Recorded) -> None:
+        if isinstance(event.data, SubjectWasForgotten):
+            self._forget(self._rows_of(work), event.data.subject)
         instance = self._process.correlate(event)
         if instance is not None:
             given = Input(
@@ -149,7 +153,27 @@ class ProcessManager:
                 at=event.recorded_at,
                 correlation_id=event.correlation_id,
             )
-            self._step(self._rows_of(work), instance, given)
+            rows = self._rows_of(work)
+            self._step(rows, instance, given)
+            for subject, texts in personal_texts(self._store.codec, event.data).items():
+                rows.add_personal(instance, subject, texts)
+
+    def _forget(self, rows: ProcessRows, subject: str) -> None:
+        for instance in rows.mark_forgotten(subject):
+            self._clean(rows, instance)
+
+    def _clean(self, rows: ProcessRows, instance: str) -> None:
+        """Take away what an instance still has of persons who were forgotten (see forgetting.py)."""
+        texts = rows.forgotten_texts(instance)
+        if texts is None:
+            return
+        kept = rows.state(instance)
+        if kept is not None:
+            name, data = kept[0], without(kept[1], texts)
+            if self._states.can_read(name, data):
+                rows.keep_state(instance, (name, data))
+        if rows.erase_settled(instance):
+            rows.drop_forgotten(instance)
 
     def _step(self, rows: ProcessRows, instance: str, given: Input) -> None:
         kept = rows.state(instance)
@@ -260,6 +284,8 @@ class ProcessManager:
                     correlation_id=sent.correlation_id,
                 )
                 self._step(rows, sent.instance, given)
+            if outcome is not Outcome.PENDING:
+                self._clean(rows, sent.instance)
 
     def _now(self) -> datetime:
         return _EPOCH + timedelta(milliseconds=self._clock.now_ms())

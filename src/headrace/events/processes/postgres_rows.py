@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from headrace.events.processes.rows import DueTimer, Outcome, SentCommand
+from headrace.events.processes.rows import ERASED, DueTimer, Outcome, SentCommand
 
 CREATE: Final = """
 CREATE TABLE {name}_instances (
@@ -36,6 +37,15 @@ CREATE TABLE {name}_timers (
     PRIMARY KEY (instance, name)
 );
 CREATE INDEX ON {name}_timers (due_at);
+CREATE TABLE {name}_personal (
+    subject text NOT NULL,
+    instance text NOT NULL,
+    texts text[] NOT NULL,
+    is_forgotten boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (subject, instance)
+);
+CREATE INDEX ON {name}_personal (instance) WHERE is_forgotten;
+CREATE INDEX ON {name}_commands (instance);
 """
 _COMMAND: Final = (
     "SELECT id, instance, stream, type, data, causation_id, correlation_id, outcome, reason, attempt_count "
@@ -127,6 +137,41 @@ class PostgresRows:
             limit,
         )
         return [DueTimer(instance=row[0], name=row[1], due_at=row[2]) for row in rows.fetchall()]
+
+    def add_personal(self, instance: str, subject: str, texts: Collection[str]) -> None:
+        self._run(
+            "INSERT INTO {name}_personal AS kept (subject, instance, texts) VALUES (%s, %s, %s) "
+            "ON CONFLICT (subject, instance) DO UPDATE "
+            "SET texts = ARRAY(SELECT DISTINCT unnest(kept.texts || excluded.texts))",
+            subject,
+            instance,
+            sorted(texts),
+        )
+
+    def mark_forgotten(self, subject: str) -> list[str]:
+        rows = self._run(
+            "UPDATE {name}_personal SET is_forgotten = true WHERE subject = %s RETURNING instance", subject
+        )
+        return sorted(row[0] for row in rows.fetchall())
+
+    def forgotten_texts(self, instance: str) -> list[str] | None:
+        rows = self._run("SELECT texts FROM {name}_personal WHERE is_forgotten AND instance = %s", instance)
+        found = rows.fetchall()
+        return sorted({text for row in found for text in row[0]}) if found else None
+
+    def erase_settled(self, instance: str) -> bool:
+        self._run(
+            "UPDATE {name}_commands SET data = %s, reason = '' WHERE instance = %s AND outcome <> 'pending'",
+            ERASED,
+            instance,
+        )
+        left = self._run(
+            "SELECT FROM {name}_commands WHERE instance = %s AND outcome = 'pending' LIMIT 1", instance
+        )
+        return not left.fetchall()
+
+    def drop_forgotten(self, instance: str) -> None:
+        self._run("DELETE FROM {name}_personal WHERE is_forgotten AND instance = %s", instance)
 
     def instances(self) -> dict[str, tuple[str, bytes]]:
         rows = self._run("SELECT instance, type, state FROM {name}_instances ORDER BY instance")

@@ -1,4 +1,5 @@
-"""What is kept of a process: its instances, the commands that they have sent, and their timers.
+"""What is kept of a process: its instances, the commands that they have sent, their timers, and whose
+personal texts they were told (see forgetting.py).
 
 Rows are read and written in a batch of a place, so they change together with the position. One batch of a
 process follows the other; so nobody else changes what a batch has read.
@@ -6,11 +7,15 @@ process follows the other; so nobody else changes what a batch has read.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
+
+ERASED: Final = b"{}"
+"""What a command carries once the person is forgotten whom it may have told of."""
 
 
 class Outcome(StrEnum):
@@ -78,6 +83,21 @@ class ProcessRows(Protocol):
 
     def due_timers(self, now: datetime, limit: int) -> list[DueTimer]:
         """Timers whose time has come, the earliest first."""
+
+    def add_personal(self, instance: str, subject: str, texts: Collection[str]) -> None:
+        """Keep which texts of a person an instance was told; those that are kept already stay."""
+
+    def mark_forgotten(self, subject: str) -> list[str]:
+        """Note that a person is forgotten. The instances that were told of it."""
+
+    def forgotten_texts(self, instance: str) -> list[str] | None:
+        """The texts of forgotten persons that an instance was told; None if it was told of none."""
+
+    def erase_settled(self, instance: str) -> bool:
+        """Erase what an instance's commands carried, and why they failed. Whether all of them are settled."""
+
+    def drop_forgotten(self, instance: str) -> None:
+        """Drop the texts of forgotten persons."""
 
     def instances(self) -> dict[str, tuple[str, bytes]]:
         """All that have begun and are not done."""

@@ -75,7 +75,7 @@ class PostgresPlace:
         with self._connections.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION,))
             # To make what is there once more would wait for batches, which may wait for this.
-            if connection.execute(statements.IS_CREATED, (f'"{self._control}".effects',)).fetchone() is None:
+            if not self._is_created(connection):
                 connection.execute(self._statement(statements.CREATE))
             if not connection.execute(self._statement(statements.GENERATIONS), (projection.name,)).fetchall():
                 made = self._add(connection, projection, GenerationState.LIVE)
@@ -248,9 +248,23 @@ class PostgresPlace:
     def traces(self, texts: Sequence[str]) -> list[Trace]:
         """Where texts stand in the tables of all generations that are not dropped, and beside them."""
         with self._connections.transaction() as connection:
+            if not self._is_created(connection):
+                return []
             rows = connection.execute(self._statement(statements.UNCLEARED)).fetchall()
             schemas = [schema_of(name, number) for name, number in rows]
             return list(find_texts(connection, schemas, self._control, texts))
+
+    def behind(self, position: int) -> list[str]:
+        """Projections and processes of which the live generation has not come to a position."""
+        with self._connections.transaction() as connection:
+            if not self._is_created(connection):
+                return []
+            rows = connection.execute(self._statement(statements.BEHIND), (position,)).fetchall()
+        return [name for (name,) in rows]
+
+    def _is_created(self, connection: Connection) -> bool:
+        found = connection.execute(statements.IS_CREATED, (f'"{self._control}".effects',)).fetchone()
+        return found is not None
 
     def _add(self, connection: Connection, projection: Projection, state: GenerationState) -> Generation:
         row = connection.execute(

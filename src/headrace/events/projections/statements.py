@@ -92,6 +92,9 @@ RETIRED: Final = """
 SELECT generation FROM {control}.generations
 WHERE projection = %s AND state = 'retired' AND NOT is_cleared ORDER BY generation
 """
+BEHIND: Final = """
+SELECT projection FROM {control}.generations WHERE state = 'live' AND position < %s ORDER BY projection
+"""
 UNCLEARED: Final = "SELECT projection, generation FROM {control}.generations WHERE NOT is_cleared"
 FORGET_GENERATION: Final = """
 WITH letters AS (DELETE FROM {control}.dead_letters WHERE projection = %(projection)s
