@@ -169,11 +169,23 @@ def forget_which_transactions_were_aborted(patch: pytest.MonkeyPatch) -> None:
 def leave_one_partition_without_a_marker(patch: pytest.MonkeyPatch) -> None:
     write = TransactionMarkers.write
 
-    def write_some(markers: TransactionMarkers, transaction: Transaction, then: Any) -> None:
+    def write_some(markers: TransactionMarkers, transaction: Transaction, on_settled: Any, then: Any) -> None:
         rest = sorted(transaction.partitions)[1:] or transaction.partitions
-        write(markers, replace(transaction, partitions=frozenset(rest)), then)
+        write(markers, replace(transaction, partitions=frozenset(rest)), on_settled, then)
 
     patch.setattr(TransactionMarkers, "write", write_some)
+
+
+def complete_a_transaction_before_its_markers_are_durable(patch: pytest.MonkeyPatch) -> None:
+    write = TransactionMarkers.write
+
+    def complete_at_once(
+        markers: TransactionMarkers, transaction: Transaction, _on_settled: Any, then: Any
+    ) -> None:
+        write(markers, transaction, lambda: None, lambda _error: None)
+        then(None)
+
+    patch.setattr(TransactionMarkers, "write", complete_at_once)
 
 
 def keep_the_epoch_at_the_end_of_a_transaction(patch: pytest.MonkeyPatch) -> None:
@@ -305,6 +317,7 @@ PLANTS: dict[Plant, int] = {
     let_uncommitted_records_be_read: 5,
     forget_which_transactions_were_aborted: 1,
     leave_one_partition_without_a_marker: 4,
+    complete_a_transaction_before_its_markers_are_durable: 545,
     keep_the_epoch_at_the_end_of_a_transaction: 1,
     answer_before_a_transaction_is_durable: 184,
     forget_transactions_at_a_restart: 10,

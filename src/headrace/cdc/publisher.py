@@ -42,6 +42,10 @@ BUFFER_BYTES: Final = 2 * REQUEST_BYTES_MAX
 _BUFFER_MESSAGES_MAX: Final = 100_000
 _BUFFER_FULL_S: Final = 0.1
 _GATHER_MS: Final = 20
+_REGISTERED_S: Final = 0.001
+"""So long after the first record, the client tells the broker which partitions a transaction has, and sends
+no record before. Asked for a commit meanwhile, it lets a whole millisecond pass from then on: to ask later is
+to be done sooner."""
 _FENCED: Final = {
     KafkaError._FENCED,  # noqa: SLF001 - that is how the library names its local errors
     KafkaError.PRODUCER_FENCED,
@@ -92,6 +96,7 @@ class Publisher:
         self._answer_s_max = answer_s_max
         self._key = config.name.encode()
         self._is_open = False
+        self._begun_s = 0.0
         self._sent_count = 0
         self.has_unreadable_state = False
         """Whether there is a state that is none, which was accepted."""
@@ -220,7 +225,9 @@ class Publisher:
 
     def _commit(self) -> None:
         """Commit, in steps between which signals are heard: a broker may be gone for minutes."""
-        deadline_s = time.monotonic() + self._config.transaction_s_max
+        now_s = time.monotonic()
+        deadline_s = now_s + self._config.transaction_s_max
+        time.sleep(max(0.0, self._begun_s + _REGISTERED_S - now_s))
         while True:
             try:
                 self._producer.commit_transaction(COMMIT_STEP_S)
@@ -234,6 +241,7 @@ class Publisher:
         if not self._is_open:
             self._producer.begin_transaction()
             self._is_open = True
+            self._begun_s = time.monotonic()
 
     def _last_state(self, *, accepts_any: bool) -> tuple[CaptureState | None, tuple[str, ...]]:
         config, topic = self._config, self._topics.state_topic

@@ -80,6 +80,11 @@ class GroupCommit:
         if is_first:
             self._call_soon(self._sync_next)
 
+    def settled(self, log: PartitionLog) -> None:
+        """Note that committed readers may go on, although nothing more is durable than before."""
+        if self.is_synchronous:
+            self._on_progress(log)
+
     def when_durable(self, log: PartitionLog, end_offset: int, waiter: Waiter) -> None:
         """Call the waiter once everything below the offset is durable, or the disk has failed.
 

@@ -9,9 +9,12 @@ durable: nobody ever hears of anything that a crash could take back. For the rec
 waits: if a crash takes it, the next start writes the markers again, which changes nothing, and the producer
 can't have begun its next transaction, whose first record comes after it in the same partition.
 
-EndTxn is answered when the markers are durable, where Kafka answers before it sends them. So what a producer
-has committed can be read by whoever it tells, and the producer itself is not told CONCURRENT_TRANSACTIONS
-when it goes on at once. It costs the second of two syncs, which other producers share.
+EndTxn is answered when the outcome can be read, where Kafka answers before it sends the markers. So what a
+producer has committed can be read by whoever it tells. A commit can be read as soon as its markers are
+written, if its records are durable, as its outcome is (see transaction_markers.py); else, and with an abort
+or offsets of groups, once the markers are durable. A producer that goes on before they are is not told
+CONCURRENT_TRANSACTIONS: its request waits for COMPLETE. Its next transaction must not be written before that:
+it would replace the outcome, which a crash that takes a marker needs.
 
 Time-outs go by a clock that does not jump; after a start, by the time at which a transaction began.
 """
@@ -74,6 +77,8 @@ class ProducerTransactions:
         """By transactional id, how many wait for that."""
         self._ending: dict[str, list[Callable[[HeadraceError | None], None]]] = {}
         """By transactional id, who waits for the end of a transaction whose outcome is decided."""
+        self._held: dict[str, list[Callable[[], None]]] = {}
+        """By transactional id that is told of its end before COMPLETE, what it has asked for since."""
         self._deadlines_s: dict[str, float] = {}
         self._timers: dict[str, tuple[float, Timer]] = {}
         self._idle_timer: Timer | None = None
@@ -104,6 +109,9 @@ class ProducerTransactions:
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, then: Then
     ) -> None:
         """Give a producer an id and an epoch, after the end of what the one before it left open."""
+        if transactional_id in self._held:
+            self._hold(transactional_id, self.init, timeout_ms, expected, then)
+            return
 
         def decide(new_producer_id: int | None) -> None:
             decision = self.coordinator.handle_init(
@@ -126,6 +134,9 @@ class ProducerTransactions:
         then: Then,
     ) -> None:
         """Let a transaction have further partitions."""
+        if transactional_id in self._held:
+            self._hold(transactional_id, self.add, producer, partitions, client_version, then)
+            return
         decision = self.coordinator.handle_add(
             transactional_id,
             producer,
@@ -150,6 +161,10 @@ class ProducerTransactions:
         then: Then,
     ) -> None:
         """Commit or abort, and call back when it can be seen in all partitions."""
+        if transactional_id in self._held:
+            end = partial(self.end, commits=commits, client_version=client_version, then=then)
+            self._hold(transactional_id, end, producer)
+            return
 
         def decide(new_producer_id: int | None) -> None:
             decision = self.coordinator.handle_end(
@@ -249,7 +264,11 @@ class ProducerTransactions:
         if error is None:
             hit("kafka.transaction.prepared")
             transaction = self.coordinator.transactions[transactional_id]
-            self.markers.write(transaction, partial(self._complete, transactional_id))
+            self.markers.write(
+                transaction,
+                partial(self._tell_settled, transactional_id),
+                partial(self._complete, transactional_id),
+            )
         else:
             self._tell_ended(transactional_id, error)
 
@@ -267,6 +286,16 @@ class ProducerTransactions:
                 error = failure
         hit("kafka.transaction.completed")
         self._tell_ended(transactional_id, error)
+        for held in self._held.pop(transactional_id, ()):
+            held()
+
+    def _hold(self, transactional_id: str, request: Callable[..., None], *arguments: object) -> None:
+        """Make the request again once the transaction before it is complete."""
+        self._held[transactional_id].append(partial(request, transactional_id, *arguments))
+
+    def _tell_settled(self, transactional_id: str) -> None:
+        self._held[transactional_id] = []
+        self._tell_ended(transactional_id, None)
 
     def _tell_ended(self, transactional_id: str, error: HeadraceError | None) -> None:
         for waiter in self._ending.pop(transactional_id, ()):

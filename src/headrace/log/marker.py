@@ -34,6 +34,9 @@ class Marker:
 
     commits: bool
     coordinator_epoch: int
+    is_settled: bool = False
+    """Whether no crash can change the outcome any more, not even by taking this marker: its writer, who knows
+    that, would write it again. It is not in the record."""
 
 
 def encode_marker(marker: Marker, *, producer_id: int, producer_epoch: int, timestamp_ms: int) -> bytes:

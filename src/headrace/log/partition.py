@@ -202,18 +202,26 @@ class PartitionLog:
         return self._appending.append(records, size_bytes_max=size_bytes_max, is_sequenced=is_sequenced)
 
     def append_marker(
-        self, producer_id: int, producer_epoch: int, *, commits: bool, coordinator_epoch: int = 0
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        commits: bool,
+        coordinator_epoch: int = 0,
+        is_settled: bool = False,
     ) -> Appended:
         """Write the control batch that ends the producer's transaction, without waiting for the disk.
 
-        When no transaction is open, the marker is written all the same: its epoch counts.
+        When no transaction is open, the marker is written all the same: its epoch counts. A marker that is
+        settled lets committed readers go on before it is durable: its writer has the outcome and the records
+        on disk, and writes it again after a crash.
 
         Raises InvalidProducerEpoch, TransactionCoordinatorFenced, PartitionClosed or, when the disk fails or
         has failed, StorageError.
         """
         self._require_open()
         self._fail_stop.check()
-        marker = Marker(commits=commits, coordinator_epoch=coordinator_epoch)
+        marker = Marker(commits=commits, coordinator_epoch=coordinator_epoch, is_settled=is_settled)
         return self._appending.append_marker(marker, producer_id, producer_epoch)
 
     def last_stable_offset(self, high_watermark: int) -> int:

@@ -249,6 +249,7 @@ class ProducerStates:
             first_offset=first_offset,
             last_offset=header.last_offset,
             commits=marker.commits,
+            is_settled=marker.is_settled,
         )
         self.transactions.end(ended)
         return ended

@@ -2,8 +2,9 @@
 
 A transaction begins in a partition with its producer's first transactional batch and ends with a marker. It
 is unsettled while it is open, and after that for as long as its marker is not below the high watermark: a
-loss of power could take the marker back. The last stable offset is where the first unsettled transaction
-begins, or else the high watermark.
+loss of power could take the marker back. Where the marker's writer knows that it would be written again, to
+the same effect, the transaction is settled by the marker alone. The last stable offset is where the first
+unsettled transaction begins, or else the high watermark.
 
 What has ended is forgotten once the high watermark has passed its marker. Where nobody ever asks, two
 neighbours become one that is settled with the later of them, so that a bounded number is kept; that may hold
@@ -27,6 +28,8 @@ class EndedTransaction:
     first_offset: int
     last_offset: int
     commits: bool
+    is_settled: bool = False
+    """Whether the loss of the marker would change nothing."""
 
 
 class UnsettledTransactions:
@@ -46,6 +49,8 @@ class UnsettledTransactions:
     def end(self, transaction: EndedTransaction) -> None:
         """Note that a transaction has ended."""
         self._open.pop(transaction.producer_id, None)
+        if transaction.is_settled:
+            return
         self._ended.append((transaction.first_offset, transaction.last_offset))
         if len(self._ended) > self._ended_count_max:
             first, _ = self._ended.popleft()

@@ -18,6 +18,11 @@ from headrace.streams.topic import Topic
 
 _PATIENT: Final = {"kafka.fetch.min.bytes": str(64 * KIB), "kafka.fetch.max.wait.ms": "500"}
 """Nobody waits for dead letters: asking for each record by itself would cost all others milliseconds."""
+PROMPT: Final = {"kafka.fetch.max.wait.ms": "10", "kafka.max.poll.records": "10000"}
+"""How to read what is there, up to an end that is known. Each time that Spark has taken records from its
+client, it asks the broker two questions. By then, the client has asked for what follows; at the end of a
+partition that waits, half a second by default, and the questions wait behind it. So it is to wait shortly,
+and to hand out more than 500 records at a time: what it holds is bounded by what it fetches, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,7 @@ def read_records_stream(
     """The committed records as they come, as Spark has them; some at a time, for who is `patient`."""
     source = (
         session.readStream.format("kafka")
-        .options(**((_PATIENT if patient and reader.realtime else {}) | kafka_options(reader.config)))
+        .options(**(_pace(reader, patient=patient) | kafka_options(reader.config)))
         # What a transaction that was given up has written is no input, and what an open one writes not yet.
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(topic.names))
@@ -86,3 +91,9 @@ def read_records_stream(
         limit = topic.max_records_per_batch or reader.config.max_records_per_batch
         source = source.option("maxOffsetsPerTrigger", limit)
     return source.load()
+
+
+def _pace(reader: Reader, *, patient: bool) -> dict[str, str]:
+    if not reader.realtime:
+        return PROMPT
+    return _PATIENT if patient else {}

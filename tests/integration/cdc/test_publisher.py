@@ -48,6 +48,50 @@ class FullProducer:
         assert self.polled_count < 10, "it waits for ever"
 
 
+class StandingTime:
+    """Moves on only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class TimedProducer(FullProducer):
+    """Notes when it is asked for commits."""
+
+    def __init__(self, time: StandingTime) -> None:
+        super().__init__()
+        self.time = time
+        self.committed_s: list[float] = []
+
+    def produce(self, *_: object, **__: object) -> None: ...
+
+    def commit_transaction(self, timeout: float) -> None:  # noqa: ARG002
+        self.committed_s.append(self.time.now_s)
+
+
+def test_the_client_is_asked_for_a_commit_when_it_has_told_of_the_partitions_and_no_later(
+    headrace_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(Publisher(config_of(headrace_broker))) as publisher:
+        time = StandingTime()
+        producer = TimedProducer(time)
+        monkeypatch.setattr(publisher, "_producer", producer)
+        monkeypatch.setattr("headrace.cdc.publisher.time", time)
+        publisher.send(records(1))
+        publisher.commit(STATE.advanced(100, 1))
+        assert producer.committed_s == [pytest.approx(100.001)]
+        publisher.send(records(2))
+        time.sleep(5.0)
+        publisher.commit(STATE.advanced(200, 1))
+        assert producer.committed_s[1:] == [pytest.approx(105.001)]
+
+
 def test_what_is_committed_is_read_back_and_what_is_not_never_was(headrace_broker: Broker) -> None:
     config = config_of(headrace_broker)
     with closing(Publisher(config)) as publisher:

@@ -299,19 +299,126 @@ def test_a_crash_before_the_partition_is_added_leaves_nothing_open(bench: Bench)
     assert bench.committed(0) == ["again"]
 
 
-def test_markers_come_after_the_outcome_is_durable_and_the_answer_after_the_markers(bench: Bench) -> None:
+def test_a_commit_is_told_and_read_once_its_outcome_is_durable_and_its_markers_are_written(
+    bench: Bench,
+) -> None:
     producer = bench.init()
     for partition in (0, 1, 2):
         bench.produce(producer, partition, "value")
     answer = bench.ask(26, 5, bench.end_request(producer))
     assert [bench.markers(partition) for partition in (0, 1, 2)] == [[], [], []]
+    assert [bench.committed(partition) for partition in (0, 1, 2)] == [[], [], []]
+    assert not answer.is_resolved
     bench.sync()
     assert [bench.markers(partition) for partition in (0, 1, 2)] == [[True]] * 3
+    assert [bench.committed(partition) for partition in (0, 1, 2)] == [["value"]] * 3
+    assert answer.response.error_code is ErrorCode.none
+    assert (answer.response.producer_id, answer.response.producer_epoch) == (producer.producer_id, 1)
+    assert bench.state == "PrepareCommit"
+    bench.sync()
+    assert bench.state == "CompleteCommit"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_crash_that_takes_markers_takes_nothing_that_was_told_or_read(bench: Bench, seed: int) -> None:
+    producer = bench.init()
+    for partition in (0, 1, 2):
+        bench.produce(producer, partition, "value")
+    answer = bench.ask(26, 5, bench.end_request(producer))
+    bench.sync()
+    assert answer.is_resolved
+    # It goes on at once, and is not heard before the outcome is in all partitions.
+    successor = ProducerIdentity(producer.producer_id, 1)
+    bench.ask(0, NEW, bench.produce_request(successor, 0, "next"))
+    bench.log(seed % 3).sync()
+    bench.crash(seed)
+    assert [bench.committed(partition) for partition in (0, 1, 2)] == [["value"]] * 3
+    bench.settle()
+    assert bench.state == "CompleteCommit"
+    assert bench.open_transactions(0) | bench.open_transactions(1) | bench.open_transactions(2) == set()
+
+
+def test_a_reader_that_waits_is_told_of_a_commit_before_its_marker_is_durable(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    told: list[int] = []
+    bench.services.watchers.watch([bench.log(0)], lambda: told.append(bench.latest(0, 1)))
+    bench.ask(26, 5, bench.end_request(producer))
+    bench.sync()
+    assert bench.log(0).durable_offset == 1
+    assert told == [1]
+
+
+def test_an_abort_is_told_once_its_markers_are_durable(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    answer = bench.ask(26, 5, bench.end_request(producer, commits=False))
+    bench.sync()
+    assert bench.markers(0) == [False]
     assert not answer.is_resolved
     bench.sync()
     assert answer.response.error_code is ErrorCode.none
-    assert (answer.response.producer_id, answer.response.producer_epoch) == (producer.producer_id, 1)
-    assert bench.state == "CompleteCommit"
+
+
+def test_a_commit_behind_records_that_are_not_durable_waits_for_its_markers(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "value")
+    answer = bench.ask(26, 5, bench.end_request(producer))
+    other = encode_batch([Record(timestamp_ms=bench.clock.now_ms(), key=None, value=b"other")])
+    bench.log(0).append(other, size_bytes_max=SIZE_MAX)
+    bench.sync()
+    assert bench.markers(0) == [True]
+    assert not answer.is_resolved
+    assert bench.committed(0) == []
+    bench.sync()
+    assert answer.response.error_code is ErrorCode.none
+    assert bench.committed(0) == ["value", "other"]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_producer_that_goes_on_before_the_markers_are_durable_waits_for_them(
+    bench: Bench, version: int
+) -> None:
+    producer = bench.init()
+    bench.add(producer, 0, 1)
+    bench.produce(producer, 0, "first")
+    ended = bench.ask(26, version, bench.end_request(producer))
+    bench.sync()
+    successor = ProducerIdentity(producer.producer_id, ended.response.producer_epoch if version == 5 else 0)
+    asked = bench.ask(0, NEW, bench.produce_request(successor, 0, "second", 0 if version == 5 else 1))
+    assert bench.state == "PrepareCommit"
+    bench.sync()
+    assert bench.state == "Ongoing"
+    bench.settle()
+    assert error_of(asked.response) == "none"
+    assert bench.end(successor, version=version).error_code is ErrorCode.none
+    assert bench.committed(0) == ["first", "second"]
+
+
+def test_an_empty_transaction_can_be_aborted_before_the_markers_of_the_last_are_durable(
+    bench: Bench,
+) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "first")
+    ended = bench.ask(26, 5, bench.end_request(producer))
+    bench.sync()
+    successor = ProducerIdentity(producer.producer_id, ended.response.producer_epoch)
+    aborted = bench.ask(26, 5, bench.end_request(successor, commits=False))
+    bench.settle()
+    assert aborted.response.error_code is ErrorCode.none
+    assert bench.committed(0) == ["first"]
+
+
+def test_another_producer_takes_over_before_the_markers_of_the_first_are_durable(bench: Bench) -> None:
+    producer = bench.init()
+    bench.produce(producer, 0, "first")
+    bench.ask(26, 5, bench.end_request(producer))
+    bench.sync()
+    request = InitProducerIdRequest(transactional_id="id", transaction_timeout_ms=60_000)
+    taken = bench.ask(22, 5, request)
+    bench.settle()
+    assert (taken.response.error_code, taken.response.producer_epoch) == (ErrorCode.none, 2)
+    assert bench.committed(0) == ["first"]
 
 
 @pytest.mark.parametrize("commits", [True, False])

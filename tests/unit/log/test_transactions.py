@@ -111,6 +111,27 @@ def test_a_transaction_stays_unstable_until_its_marker_is_below_the_high_waterma
     assert [log.last_stable_offset(each) for each in (0, 1, 2)] == [0, 0, 2]
 
 
+def test_a_settled_marker_lets_readers_go_on_before_it_is_below_the_high_watermark(
+    open_partition: OpenPartition, send: Send
+) -> None:
+    log = open_partition()
+    send(log, 1, 0)
+    send(log, 2, 0)
+    log.append_marker(1, 0, commits=True, is_settled=True)
+    assert [log.last_stable_offset(each) for each in (0, 1, 2)] == [0, 1, 1]
+    log.append_marker(2, 0, commits=True, is_settled=True)
+    assert [log.last_stable_offset(each) for each in (1, 2, 3, 4)] == [1, 2, 3, 4]
+
+
+def test_a_settled_marker_settles_no_other_transaction(open_partition: OpenPartition, send: Send) -> None:
+    log = open_partition()
+    send(log, 1, 0)
+    send(log, 2, 0)
+    log.append_marker(1, 0, commits=True)
+    log.append_marker(2, 0, commits=True, is_settled=True)
+    assert [log.last_stable_offset(each) for each in (1, 2, 3)] == [0, 0, 3]
+
+
 def test_aborted_transactions_are_found_where_they_overlap(
     open_partition: OpenPartition, make_batch: MakeBatch, send: Send
 ) -> None:
