@@ -2,6 +2,7 @@
 
     python bench/queue/beside_rabbitmq.py              # 3 rounds, about 10 minutes
     python bench/queue/beside_rabbitmq.py --rounds 1 --share 0.1
+    python bench/queue/beside_rabbitmq.py --part latency --rounds 9
 
 Each round starts both servers one after the other, each alone on the machine and on an empty directory:
 RabbitMQ (Debian's package) with its default settings and a classic durable queue, and ours with durability
@@ -20,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, Protocol
@@ -39,6 +40,7 @@ RATE_S: Final = 20.0
 WAITING_COUNT: Final = 1_000_000
 MB: Final = 1_000_000
 NAMES: Final = ("RabbitMQ", "ours")
+PARTS: Final = ("throughput", "latency", "waiting")
 
 Results = dict[str, float]
 
@@ -66,20 +68,30 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured (3)")
     parser.add_argument("--share", type=float, default=1.0, help="how much of the full work is done (1.0)")
     parser.add_argument("--only", choices=NAMES, help="measure one server only")
+    parser.add_argument("--part", choices=PARTS, action="append", help="measure only this; may be repeated")
     options = parser.parse_args()
+    parts = options.part or PARTS
     names = [options.only] if options.only else list(NAMES)
     rounds: dict[str, list[Results]] = {name: [] for name in names}
     for number in range(options.rounds):
         for name in names:
             _show(f"round {number + 1}: {name}")
             with STARTS[name]() as server:
-                rounds[name].append(measure(server, options.share))
+                rounds[name].append(measure(server, options.share, parts))
     print(f"{options.rounds} rounds, medians\n")
     print(_table({name: _median(results) for name, results in rounds.items()}))
 
 
-def measure(server: Server, share: float) -> Results:
-    """Everything, on one server that has just been started."""
+def measure(server: Server, share: float, parts: Sequence[str]) -> Results:
+    """What is asked for, on one server that has just been started."""
+    work = {"throughput": _throughput, "latency": _latency, "waiting": _waiting}
+    results: Results = {}
+    for part in parts:
+        results |= work[part](server, share)
+    return results
+
+
+def _throughput(server: Server, share: float) -> Results:
     results: Results = {}
     for count in CLIENT_COUNTS:
         label = f"{count} publisher{'s' if count > 1 else ''} and {count} consumer{'s' if count > 1 else ''}"
@@ -94,15 +106,21 @@ def measure(server: Server, share: float) -> Results:
         results[f"{label}, messages/s"] = answer["messages_per_s"]
         results[f"{label}, confirmed/s"] = answer["confirmed_per_s"]
         _show(f"{label}: {answer['messages_per_s']:,.0f} messages/s")
+    return results
+
+
+def _latency(server: Server, share: float) -> Results:
     answer = _load("paced", port=server.port, queue="paced", rate=RATE, seconds=max(3.0, RATE_S * share))
-    for name in ("p50", "p99"):
-        results[f"publish to deliver at {RATE:,}/s, {name}, ms"] = answer[f"{name}_ms"]
     _show(f"latency: {answer}")
-    return results | _waiting(server, max(10_000, int(WAITING_COUNT * share)))
+    return {
+        f"publish to deliver at {RATE:,}/s, {name}, ms": answer[f"{name}_ms"]
+        for name in ("p50", "p99", "max")
+    }
 
 
-def _waiting(server: Server, count: int) -> Results:
+def _waiting(server: Server, share: float) -> Results:
     """What messages cost that nobody takes."""
+    count = max(10_000, int(WAITING_COUNT * share))
     before_mb = _memory_mb(server.pid)
     answer = _load(
         "flood",
