@@ -60,6 +60,15 @@ class SegmentReading:
 
     def first_batch_since(self, timestamp_ms: int, from_offset: int) -> bytes | None:
         """The first batch that reaches the offset and says that it has a record at the time or later."""
+        # Who looks for a moment in a large log passes by many segments: each must cost next to nothing.
+        known = self._indexes.known
+        if (
+            known is not None
+            and known.max_timestamp.timestamp_ms < timestamp_ms
+            and known.is_whole
+            and not self._segment.is_damaged
+        ):
+            return None
         return self._look_up(
             lambda: self._first_batch_since(timestamp_ms, from_offset),
             lambda: self._damaged.first_batch_since(timestamp_ms, from_offset),
