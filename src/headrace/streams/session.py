@@ -219,11 +219,6 @@ def _quick_workers(work_dir: Path) -> dict[str, str]:
     }
 
 
-def runs_here(session: SparkSession) -> bool:
-    """Whether tasks run in the driver's own process, and not on other machines."""
-    return (session.sparkContext.master or "").startswith("local")
-
-
 def stop_session(session: SparkSession) -> None:
     """Stop all queries and Spark, and wait until Java is gone: STOP_S_MAX and JAVA_EXIT_S_MAX at most.
 

@@ -38,8 +38,8 @@ from headrace.streams.buckets.reports import OperatorReports, new_reports
 from headrace.streams.buckets.sources import FLAT_PLACES, PLACE_FIELDS, has_places, with_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
 from headrace.streams.building import Noted, find_building
+from headrace.streams.local_tasks import run_here
 from headrace.streams.python_worker import keep_what_is_loaded
-from headrace.streams.session import runs_here
 from headrace.streams.time_only import TIME_COLUMN, time_only_of
 from headrace.streams.topic import METADATA_COLUMN
 from headrace.streams.unended import is_unended
@@ -323,7 +323,7 @@ def _with_places(rows: DataFrame) -> DataFrame:
 
 def _few_tasks(rows: DataFrame) -> DataFrame:
     """The rows of a stream in no more tasks than can run at once: each costs some, whatever it has to do."""
-    if rows.isStreaming and runs_here(rows.sparkSession):
+    if rows.isStreaming and run_here(rows.sparkSession):
         return rows.coalesce(os.cpu_count() or 1)
     return rows
 

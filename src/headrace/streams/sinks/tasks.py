@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, TypeVar
 
 from pyspark import SparkContext, TaskContext
@@ -17,7 +15,6 @@ from pyspark.sql import DataFrame, Row
 from headrace.errors import HeadraceError, PipelineFailed
 from headrace.failpoints import Failpoint, arm, disarm, draw
 from headrace.streams.failure import headrace_error
-from headrace.streams.session import runs_here
 
 T = TypeVar("T")
 
@@ -62,14 +59,6 @@ def task_number() -> int:
     context = TaskContext.get()
     assert context is not None, "only Spark runs tasks"
     return context.partitionId()
-
-
-def local_directory(frame: DataFrame) -> Path | None:
-    """Where tasks may leave files for the driver until Spark ends; None where they run on other machines."""
-    session = frame.sparkSession
-    if not runs_here(session):
-        return None
-    return Path(session.conf.get("spark.local.dir", tempfile.gettempdir()) or "") / "handed"
 
 
 @contextmanager

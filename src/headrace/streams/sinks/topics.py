@@ -33,6 +33,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 from headrace.errors import FaultError, InvalidProducerEpoch, PipelineReplaced
 from headrace.failpoints import Failpoint, hit
+from headrace.streams.local_tasks import local_directory
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.gate import Gate
@@ -55,7 +56,6 @@ from headrace.streams.sinks.tasks import (
     armed,
     check_all_ran,
     failpoints_of_tasks,
-    local_directory,
     run_tasks,
     told,
     tried_again,
@@ -169,7 +169,7 @@ class TopicWriter:
             answers = [Answer(*row) for row in rows]
             check_all_ran(batch.pipeline, (answer.share for answer in answers), self._task_count)
             is_handed = task.handed_bytes_max > 0 and not any(answer.by_task for answer in answers)
-            self._directory = local_directory(records) if is_handed else None
+            self._directory = local_directory(records.sparkSession) if is_handed else None
             with armed(failpoints):
                 return self._finish(task, answers)
 
