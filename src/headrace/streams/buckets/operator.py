@@ -16,7 +16,6 @@ A batch DataFrame takes the same way, with one step for each bucket that has no 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -38,7 +37,6 @@ from headrace.streams.buckets.reports import OperatorReports, new_reports
 from headrace.streams.buckets.sources import FLAT_PLACES, PLACE_FIELDS, has_places, with_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
 from headrace.streams.building import Noted, find_building
-from headrace.streams.local_tasks import run_here
 from headrace.streams.python_worker import keep_what_is_loaded
 from headrace.streams.time_only import TIME_COLUMN, time_only_of
 from headrace.streams.topic import METADATA_COLUMN
@@ -98,7 +96,7 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
     if everywhere is not None:
         every = F.sequence(F.lit(0), F.lit(buckets - 1))
         bucket = F.explode(F.when(F.col(everywhere), every).otherwise(F.array(bucket)))
-    packed = _few_tasks(_flat(lean).select("*", bucket.alias(_BUCKET))).mapInArrow(packer.run, _PACKED)
+    packed = _flat(lean).select("*", bucket.alias(_BUCKET)).mapInArrow(packer.run, _PACKED)
     for beside in time_only_of(rows) if event_time is not None else ():
         packed = packed.union(_with_places(beside).mapInArrow(packer.run_time_only, _PACKED))
     reports = new_reports(name, rows) if rows.isStreaming else None
@@ -319,13 +317,6 @@ def _with_places(rows: DataFrame) -> DataFrame:
         return rows
     place = F.struct(*(F.col(METADATA_COLUMN)[field].alias(field) for field in PLACE_FIELDS))
     return rows.withColumn(METADATA_COLUMN, place)
-
-
-def _few_tasks(rows: DataFrame) -> DataFrame:
-    """The rows of a stream in no more tasks than can run at once: each costs some, whatever it has to do."""
-    if rows.isStreaming and run_here(rows.sparkSession):
-        return rows.coalesce(os.cpu_count() or 1)
-    return rows
 
 
 def _flat(rows: DataFrame) -> DataFrame:

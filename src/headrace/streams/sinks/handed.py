@@ -62,6 +62,13 @@ class Handed(NamedTuple):
         return Path(self.path)
 
 
+def is_small(handed: Sequence[Handed], bytes_max: int) -> bool:
+    """Whether all that was handed over was not in files, and is no larger together than this."""
+    if any(each.records is None for each in handed):
+        return False
+    return sum(len(each.records or b"") for each in handed) <= bytes_max
+
+
 def share_number(spread_by: Column, share_count: int) -> Column:
     """In which share a record is: where `repartition(share_count, spread_by)` would send it to."""
     return F.pmod(F.hash(spread_by), F.lit(share_count)).cast("int").alias(SHARE)

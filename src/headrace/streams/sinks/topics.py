@@ -20,7 +20,9 @@ through, unless the broker does not answer.
 
 from __future__ import annotations
 
+import shutil
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +39,7 @@ from headrace.streams.local_tasks import local_directory
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.gate import Gate
-from headrace.streams.sinks.handed import HANDED, Handed, HandOver, Piece, share_number
+from headrace.streams.sinks.handed import HANDED, Handed, HandOver, Piece, is_small, share_number
 from headrace.streams.sinks.kept_writers import KeptWriters
 from headrace.streams.sinks.ledger import (
     Batch,
@@ -175,20 +177,21 @@ class TopicWriter:
 
     def _run_small(self, records: DataFrame, task: TopicTask, directory: Path) -> int:
         """Have all records handed over, and write them here."""
-        hand_over = HandOver(bytes_max=HANDED_BYTES_MAX, directory=str(directory))
+        own = directory / uuid.uuid4().hex
+        hand_over = HandOver(bytes_max=HANDED_BYTES_MAX, directory=str(own))
         columns, share = self._spread(records)
         numbered = records.select(*columns, share_number(share, self._task_count))
-        with told():
-            handed = [Handed(*row) for row in numbered.mapInArrow(hand_over.run, HANDED).collect()]
-        files = [Path(each.path) for each in handed if each.path is not None]
-        if files:
-            self._directory = None
         try:
+            with told():
+                handed = [Handed(*row) for row in numbered.mapInArrow(hand_over.run, HANDED).collect()]
+            if not is_small(handed, HANDED_BYTES_MAX):
+                # The next one is expected to be as large.
+                self._directory = None
             with armed(task.failpoints):
                 return self._write_handed(task, _pieces_by_share(handed))
         finally:
-            for path in files:
-                path.unlink(missing_ok=True)
+            # Also of tasks that have left files before another one failed.
+            shutil.rmtree(own, ignore_errors=True)
 
     def _task(self, batch: Batch, failpoints: tuple[Failpoint, ...] = ()) -> TopicTask:
         is_here = self._guarantee == "exactly-once" and self._task_count <= SHARES_KEPT_MAX

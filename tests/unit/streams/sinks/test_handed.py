@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.streams.sinks.handed import SHARE, Handed, HandOver, read_pieces
+from headrace.streams.sinks.handed import SHARE, Handed, HandOver, is_small, read_pieces
 
 SCHEMA = pa.schema([("key", pa.binary()), ("value", pa.binary()), (SHARE, pa.int32())])
 Row = tuple[bytes | None, bytes, int]
@@ -54,3 +54,11 @@ def test_pieces_of_several_tasks_are_read_one_after_the_other(tmp_path: Path) ->
         pieces.append(handed.piece)
     values = [value for batch in read_pieces(pieces) for value in batch.column("value").to_pylist()]
     assert values == [b"0", b"1"]
+
+
+def test_a_batch_is_small_by_all_that_its_tasks_hand_over_together() -> None:
+    of_each_task = [Handed(share, 1, bytes(60), None) for share in range(3)]
+    assert is_small(of_each_task, 180)
+    assert not is_small(of_each_task, 179)
+    assert not is_small([Handed(0, 1, None, "file")], 180)
+    assert is_small([], 0)
