@@ -105,7 +105,7 @@ class ForgetfulProcessContract:
     def test_a_process_keeps_nothing_of_a_person_once_it_has_heard_of_it(
         self, place: Place, ends: Outcome, *, is_sent_before: bool
     ) -> None:
-        store, manager = _greeted(place, ends)
+        store, manager = greeted(place, ends)
         if is_sent_before:
             manager.catch_up()
         else:
@@ -127,7 +127,7 @@ class ForgetfulProcessContract:
         assert len(manager.failed_commands()) == (2 if ends is Outcome.FAILED else 0)
 
     def test_a_letter_is_written_once_whenever_its_receiver_is_forgotten(self, place: Place) -> None:
-        store, manager = _greeted(place, Outcome.DONE)
+        store, manager = greeted(place, Outcome.DONE)
         _take_events(manager, place)
         store.forget("c1")
         manager.catch_up()
@@ -138,7 +138,8 @@ class ForgetfulProcessContract:
         assert place.traces([NAME, OTHER]) == []
 
 
-def _greeted(place: Place, ends: Outcome) -> tuple[EventStore, ProcessManager]:
+def greeted(place: Place, ends: Outcome) -> tuple[EventStore, ProcessManager]:
+    """A process that is to greet two customers."""
     store = EventStore(MemoryJournal(), [Account, letters(ends)])
     manager = ProcessManager(store, place, Greetings)
     store.execute("account-1", Open(customer="c1", owner=NAME))

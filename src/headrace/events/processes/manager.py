@@ -35,7 +35,7 @@ from headrace.events.forgetting import SubjectWasForgotten
 from headrace.events.processes.codec import NamedValues
 from headrace.events.processes.forgetting import personal_texts, without
 from headrace.events.processes.memory_rows import MemoryRows
-from headrace.events.processes.postgres_rows import CREATE, PostgresRows
+from headrace.events.processes.postgres_rows import CREATE, CREATE_PERSONAL, PostgresRows
 from headrace.events.processes.process import CommandRefused, Process, TimedOut, declared
 from headrace.events.processes.rows import DueTimer, Outcome, ProcessRows, SentCommand
 from headrace.events.processes.step import Input, step
@@ -84,6 +84,7 @@ class ProcessManager:
             name=process.name,
             handle=self._handle,
             create=CREATE.format(name=process.name),
+            added={f"{process.name}_personal": CREATE_PERSONAL.format(name=process.name)},
             poison=poison or Poison(then="stop"),
         )
         self._subscription = Subscription(page_reader(store, self._projection), place, self._projection)

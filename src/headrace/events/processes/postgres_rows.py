@@ -37,6 +37,8 @@ CREATE TABLE {name}_timers (
     PRIMARY KEY (instance, name)
 );
 CREATE INDEX ON {name}_timers (due_at);
+"""
+CREATE_PERSONAL: Final = """
 CREATE TABLE {name}_personal (
     subject text NOT NULL,
     instance text NOT NULL,
@@ -44,9 +46,10 @@ CREATE TABLE {name}_personal (
     is_forgotten boolean NOT NULL DEFAULT false,
     PRIMARY KEY (subject, instance)
 );
-CREATE INDEX ON {name}_personal (instance) WHERE is_forgotten;
-CREATE INDEX ON {name}_commands (instance);
+CREATE INDEX ON {name}_personal (instance);
+CREATE INDEX IF NOT EXISTS {name}_commands_instance_idx ON {name}_commands (instance);
 """
+"""Processes have been there for longer than this table."""
 _COMMAND: Final = (
     "SELECT id, instance, stream, type, data, causation_id, correlation_id, outcome, reason, attempt_count "
     "FROM {name}_commands"
