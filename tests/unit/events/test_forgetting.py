@@ -82,7 +82,7 @@ def test_a_person_is_forgotten_once(store: EventStore) -> None:
 def test_a_name_that_can_not_be_stored_is_refused_wherever_events_are_kept(
     store: EventStore, subject: str
 ) -> None:
-    with pytest.raises(EventsError, match="names nobody|control character"):
+    with pytest.raises(EventsError, match=r"names nobody|control character"):
         store.forget(subject)
 
 

@@ -283,7 +283,7 @@ class PostgresPlace:
         return made
 
     def _add_tables(self, connection: Connection, projection: Projection, number: int) -> None:
-        """Make the tables that code from before did not make. The views of an older generation stay as they are."""
+        """Make the tables that code from before did not make. Views stay as they are."""
         for name, create in projection.added.items():
             table = f'"{schema_of(projection.name, number)}"."{name}"'
             if connection.execute(statements.IS_CREATED, (table,)).fetchone() is None:
