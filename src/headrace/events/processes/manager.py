@@ -36,7 +36,7 @@ from headrace.events.processes.codec import NamedValues
 from headrace.events.processes.forgetting import personal_texts
 from headrace.events.processes.memory_rows import MemoryRows
 from headrace.events.processes.personal import Personal
-from headrace.events.processes.postgres_rows import CREATE, CREATE_PERSONAL, PostgresRows
+from headrace.events.processes.postgres_rows import ADDED, CREATE, PostgresRows
 from headrace.events.processes.process import CommandRefused, Process, TimedOut, declared
 from headrace.events.processes.rows import DueTimer, Outcome, ProcessRows, SentCommand
 from headrace.events.processes.step import Input, step
@@ -86,7 +86,9 @@ class ProcessManager:
             name=process.name,
             handle=self._handle,
             create=CREATE.format(name=process.name),
-            added={f"{process.name}_personal": CREATE_PERSONAL.format(name=process.name)},
+            added={
+                each.format(name=process.name): made.format(name=process.name) for each, made in ADDED.items()
+            },
             poison=poison or Poison(then="stop"),
         )
         self._subscription = Subscription(page_reader(store, self._projection), place, self._projection)

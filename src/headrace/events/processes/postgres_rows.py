@@ -37,7 +37,8 @@ CREATE TABLE {name}_timers (
 );
 CREATE INDEX ON {name}_timers (due_at);
 """
-CREATE_PERSONAL: Final = """
+ADDED: Final = {
+    "{name}_personal": """
 CREATE TABLE {name}_personal (
     subject text NOT NULL,
     instance text NOT NULL,
@@ -45,10 +46,11 @@ CREATE TABLE {name}_personal (
     is_forgotten boolean NOT NULL DEFAULT false,
     PRIMARY KEY (subject, instance)
 );
-CREATE INDEX ON {name}_personal (instance);
-CREATE INDEX IF NOT EXISTS {name}_commands_instance_idx ON {name}_commands (instance);
-"""
-"""Processes have been there for longer than this table."""
+""",
+    "{name}_personal_by_instance": "CREATE INDEX {name}_personal_by_instance ON {name}_personal (instance)",
+    "{name}_commands_instance_idx": "CREATE INDEX {name}_commands_instance_idx ON {name}_commands (instance)",
+}
+"""Processes have been there for longer than these."""
 _COMMAND: Final = (
     "SELECT id, instance, stream, type, data, causation_id, correlation_id, outcome, reason, attempt_count "
     "FROM {name}_commands"

@@ -79,7 +79,7 @@ class PostgresPlace:
                 connection.execute(self._statement(statements.CREATE))
             rows = connection.execute(self._statement(statements.GENERATIONS), (projection.name,)).fetchall()
             for row in rows:
-                self._add_tables(connection, projection, _generation(projection.name, row).number)
+                self._add_missing(connection, projection, _generation(projection.name, row).number)
             if not rows:
                 made = self._add(connection, projection, GenerationState.LIVE)
                 self._show(connection, projection, made.number, former=())
@@ -279,14 +279,14 @@ class PostgresPlace:
         schema = sql.Identifier(schema_of(projection.name, made.number))
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
         self._create(connection, projection, made.number, projection.create)
-        self._add_tables(connection, projection, made.number)
+        self._add_missing(connection, projection, made.number)
         return made
 
-    def _add_tables(self, connection: Connection, projection: Projection, number: int) -> None:
-        """Make the tables that code from before did not make. Views stay as they are."""
+    def _add_missing(self, connection: Connection, projection: Projection, number: int) -> None:
+        """Make what code from before did not make. Views stay as they are."""
         for name, create in projection.added.items():
-            table = f'"{schema_of(projection.name, number)}"."{name}"'
-            if connection.execute(statements.IS_CREATED, (table,)).fetchone() is None:
+            wanted = f'"{schema_of(projection.name, number)}"."{name}"'
+            if connection.execute(statements.IS_CREATED, (wanted,)).fetchone() is None:
                 self._create(connection, projection, number, create)
 
     def _create(self, connection: Connection, projection: Projection, number: int, create: str) -> None:

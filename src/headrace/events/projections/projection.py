@@ -68,7 +68,7 @@ class Projection:
     create: str = ""
     """For tables: the statements that make them."""
     added: Mapping[str, str] = field(default_factory=dict)
-    """Tables that older code of the same version did not make, each with the statements that make it: what a
+    """Tables and indexes that older code of the same version did not make, each with what makes it: what a
     generation lacks of them, it is given when the projection is prepared."""
     types: tuple[type, ...] = ()
     """The types of events that it takes; all, where none is named."""
