@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from headrace.errors import EventsError
 from headrace.events.codec import EventCodec
+from headrace.events.decider import require_storable
 from headrace.events.event_type import event
 from headrace.events.journal import Journal
 from headrace.events.recorded import About, written_metadata
@@ -119,8 +120,9 @@ def _every(journal: Journal) -> Iterator[StoredEvent]:
 
 def forget(journal: Journal, codec: EventCodec, subject: str, about: About) -> Receipt:
     """Destroy a person's key. There is no way back."""
-    if not subject or "\0" in subject:
+    if not subject:
         raise EventsError(f"{subject!r} names nobody")
+    require_storable(subject)
     marker = codec.encode(
         SubjectWasForgotten(subject=subject),
         id_=uuid4().hex,

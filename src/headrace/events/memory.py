@@ -231,6 +231,7 @@ class MemoryJournal:
 
     def forget(self, subject: str, marker: StreamWrite) -> Erased:
         """Destroy a person's key, drop the snapshots that may hold its data, and append the marker."""
+        _require_storable(Append(writes=(marker,)))
         with self._monitor:
             if subject in self._forgotten:
                 return _again(self._forgotten[subject])

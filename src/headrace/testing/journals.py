@@ -375,6 +375,12 @@ class JournalContract:
         assert again.is_repeat
         assert (again.position, journal.head()) == (1, 1)
 
+    def test_nobody_is_forgotten_whose_name_can_not_be_stored(self, journal: Journal) -> None:
+        with pytest.raises(EventsError, match="control character"):
+            journal.forget("a\x1eb", to("forgotten-a\x1eb", new("Marker")))
+
+        assert (journal.head(), dict(journal.keys(["a\x1eb"]))) == (0, {})
+
     def test_a_snapshot_from_before_somebody_was_forgotten_is_not_saved(self, journal: Journal) -> None:
         write(journal, "a-1", new(subjects=("ada",)))
         _, count = journal.snapshot("a-1")

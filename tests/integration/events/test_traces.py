@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from headrace.errors import ConfigError
 from headrace.events import EventStore, MemoryJournal, Recorded, SubjectWasForgotten
+from headrace.events.processes import Outcome, ProcessManager
 from headrace.events.projections import (
     Effect,
     Poison,
@@ -19,7 +20,7 @@ from headrace.events.projections import (
     Trace,
 )
 from headrace.testing.accounts import Account, Deposited, Open, Opened
-from headrace.testing.forgetful_processes import ForgetfulProcessContract
+from headrace.testing.forgetful_processes import ForgetfulProcessContract, Greetings, greeted
 from headrace.testing.postgres import TestDatabase
 
 NAME = 'Zoë "Z" O\\Neil'
@@ -134,3 +135,23 @@ def test_a_look_for_nothing_is_refused(store: EventStore, place: PostgresPlace, 
 
 class TestProcesses(ForgetfulProcessContract):
     """With the fixture `place` of this file."""
+
+
+def test_a_process_from_before_processes_forgot_is_given_the_table_and_goes_on(
+    place: PostgresPlace, headrace_postgres: TestDatabase
+) -> None:
+    store, manager = greeted(place, Outcome.DONE)
+    manager.catch_up()
+    headrace_postgres.execute("DROP TABLE greetings__g1.greetings_personal CASCADE")
+    headrace_postgres.execute("DROP INDEX greetings__g1.greetings_commands_instance_idx")
+
+    manager = ProcessManager(store, place, Greetings)
+    store.execute("account-3", Open(customer="c3", owner="Grace Hopper"))
+    manager.catch_up()
+    assert store.load("letter-c3").state == 1
+    store.forget("c3")
+    manager.catch_up()
+
+    assert place.traces(["Grace Hopper"]) == []
+    indexes = headrace_postgres.execute("SELECT indexname FROM pg_indexes WHERE indexname LIKE 'greetings%'")
+    assert {("greetings_commands_instance_idx",), ("greetings_personal_by_instance",)} <= set(indexes)

@@ -78,6 +78,14 @@ def test_a_person_is_forgotten_once(store: EventStore) -> None:
         store.forget("")
 
 
+@pytest.mark.parametrize("subject", ["", "a\0b", "a\x1eb"])
+def test_a_name_that_can_not_be_stored_is_refused_wherever_events_are_kept(
+    store: EventStore, subject: str
+) -> None:
+    with pytest.raises(EventsError, match=r"names nobody|control character"):
+        store.forget(subject)
+
+
 def test_nothing_personal_is_kept_of_who_was_forgotten(store: EventStore) -> None:
     store.forget("c1")
 

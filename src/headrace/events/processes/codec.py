@@ -34,7 +34,7 @@ class NamedValues:
         """Whether the value fits the code of today."""
         try:
             self.read(name, data)
-        except ConfigError:
+        except Exception:  # noqa: BLE001 - whatever its class raises, it does not fit
             return False
         return True
 

@@ -24,7 +24,7 @@ one out would leave things half done; `poison` says otherwise.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -33,9 +33,10 @@ from headrace.clock import Clock, SystemClock
 from headrace.errors import CommandIdReused, EventsError, HeadraceError, ProjectionStopped, Refused
 from headrace.events.forgetting import SubjectWasForgotten
 from headrace.events.processes.codec import NamedValues
-from headrace.events.processes.forgetting import personal_texts, without
+from headrace.events.processes.forgetting import personal_texts
 from headrace.events.processes.memory_rows import MemoryRows
-from headrace.events.processes.postgres_rows import CREATE, PostgresRows
+from headrace.events.processes.personal import Personal
+from headrace.events.processes.postgres_rows import ADDED, CREATE, PostgresRows
 from headrace.events.processes.process import CommandRefused, Process, TimedOut, declared
 from headrace.events.processes.rows import DueTimer, Outcome, ProcessRows, SentCommand
 from headrace.events.processes.step import Input, step
@@ -76,6 +77,7 @@ class ProcessManager:
         self._process = process
         self._clock = clock or SystemClock()
         self._states = NamedValues(f"states of process {process.name}", process.states)
+        self._personal = Personal(process.name, store, self._states)
         self._commands = {
             category: NamedValues(f"commands of {category}", decider.commands)
             for category, decider in store.deciders.items()
@@ -84,6 +86,9 @@ class ProcessManager:
             name=process.name,
             handle=self._handle,
             create=CREATE.format(name=process.name),
+            added={
+                each.format(name=process.name): made.format(name=process.name) for each, made in ADDED.items()
+            },
             poison=poison or Poison(then="stop"),
         )
         self._subscription = Subscription(page_reader(store, self._projection), place, self._projection)
@@ -128,6 +133,17 @@ class ProcessManager:
         with self._rows() as rows:
             return rows.failed()
 
+    def not_forgotten(self) -> Mapping[str, Sequence[str]]:
+        """Instances that still have a text of persons who are forgotten, and of whom.
+
+        It stands in a command that is still to be executed, or where a state can't be without it.
+        """
+        with self._rows() as rows:
+            found = rows.forgotten()
+        return {
+            instance: tuple(subject for each, subject in found if each == instance) for instance, _ in found
+        }
+
     @property
     def position(self) -> int:
         """Of the last event that it has seen."""
@@ -144,7 +160,7 @@ class ProcessManager:
 
     def _handle(self, work: Any, event: Recorded) -> None:
         if isinstance(event.data, SubjectWasForgotten):
-            self._forget(self._rows_of(work), event.data.subject)
+            self._personal.forget(self._rows_of(work), event.data.subject)
         instance = self._process.correlate(event)
         if instance is not None:
             given = Input(
@@ -154,26 +170,8 @@ class ProcessManager:
                 correlation_id=event.correlation_id,
             )
             rows = self._rows_of(work)
+            self._personal.add(rows, instance, personal_texts(self._store.codec, event.data))
             self._step(rows, instance, given)
-            for subject, texts in personal_texts(self._store.codec, event.data).items():
-                rows.add_personal(instance, subject, texts)
-
-    def _forget(self, rows: ProcessRows, subject: str) -> None:
-        for instance in rows.mark_forgotten(subject):
-            self._clean(rows, instance)
-
-    def _clean(self, rows: ProcessRows, instance: str) -> None:
-        """Take away what an instance still has of persons who were forgotten (see forgetting.py)."""
-        texts = rows.forgotten_texts(instance)
-        if texts is None:
-            return
-        kept = rows.state(instance)
-        if kept is not None:
-            name, data = kept[0], without(kept[1], texts)
-            if self._states.can_read(name, data):
-                rows.keep_state(instance, (name, data))
-        if rows.erase_settled(instance):
-            rows.drop_forgotten(instance)
 
     def _step(self, rows: ProcessRows, instance: str, given: Input) -> None:
         kept = rows.state(instance)
@@ -196,6 +194,7 @@ class ProcessManager:
             )
         for timer, due_at in stepped.timers.items():
             rows.set_timer(instance, timer, due_at)
+        self._personal.tidy(rows, instance, is_logged=False)
 
     def _known_until(self, asked_at: datetime, taken: Generation | None) -> datetime:
         """Up to when all that has happened is known: until the last event, or until now."""
@@ -285,7 +284,7 @@ class ProcessManager:
                 )
                 self._step(rows, sent.instance, given)
             if outcome is not Outcome.PENDING:
-                self._clean(rows, sent.instance)
+                self._personal.tidy(rows, sent.instance, is_logged=True)
 
     def _now(self) -> datetime:
         return _EPOCH + timedelta(milliseconds=self._clock.now_ms())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
-from headrace.events.processes.rows import ERASED, DueTimer, Outcome, SentCommand
+from headrace.events.processes.rows import ERASED, DueTimer, Outcome, SentCommand, Told
 from headrace.events.projections.memory_place import MemoryWork
 
 
@@ -60,35 +59,47 @@ class MemoryRows:
         ]
         return sorted(due, key=lambda timer: (timer.due_at, timer.instance, timer.name))[:limit]
 
-    def add_personal(self, instance: str, subject: str, texts: Collection[str]) -> None:
-        known, is_forgotten = self._personal.get((subject, instance), (frozenset(), False))
-        self._personal[subject, instance] = (known | frozenset(texts), is_forgotten)
+    def told(self, instance: str) -> list[Told]:
+        return list(self._personal.get(instance, ()))
+
+    def keep_told(self, instance: str, told: Told) -> None:
+        self.drop_told(instance, told.subject)
+        self._personal[instance] = (*self._personal.get(instance, ()), told)
+
+    def drop_told(self, instance: str, subject: str) -> None:
+        kept = tuple(told for told in self._personal.pop(instance, ()) if told.subject != subject)
+        if kept:
+            self._personal[instance] = kept
 
     def mark_forgotten(self, subject: str) -> list[str]:
-        found = [key for key in self._personal if key[0] == subject]
-        for key in found:
-            self._personal[key] = (self._personal[key][0], True)
-        return sorted(instance for _, instance in found)
-
-    def forgotten_texts(self, instance: str) -> list[str] | None:
-        found = [self._personal[key][0] for key in self._forgotten(instance)]
-        return sorted(frozenset().union(*found)) if found else None
-
-    def erase_settled(self, instance: str) -> bool:
-        own = [each for each in self._commands.values() if each.instance == instance]
-        settled = [each for each in own if each.outcome is not Outcome.PENDING]
-        for each in settled:
-            self._commands[each.id] = replace(each, data=ERASED, reason="")
-        return len(settled) == len(own)
-
-    def drop_forgotten(self, instance: str) -> None:
-        for key in self._forgotten(instance):
-            del self._personal[key]
-
-    def _forgotten(self, instance: str) -> list[tuple[str, str]]:
-        return [
-            key for key, (_, is_forgotten) in self._personal.items() if is_forgotten and key[1] == instance
+        found = [
+            (instance, told)
+            for instance, every in self._personal.items()
+            for told in every
+            if told.subject == subject
         ]
+        for instance, told in found:
+            self.keep_told(instance, replace(told, is_forgotten=True))
+        return sorted(instance for instance, _ in found)
+
+    def forgotten(self) -> list[tuple[str, str]]:
+        return sorted(
+            (instance, told.subject)
+            for instance, every in self._personal.items()
+            for told in every
+            if told.is_forgotten and told.texts
+        )
+
+    def erase_settled(self, instance: str) -> None:
+        for each in self._sent(instance):
+            if each.outcome is not Outcome.PENDING:
+                self._commands[each.id] = replace(each, data=ERASED, reason="")
+
+    def outcomes(self, instance: str) -> set[Outcome]:
+        return {each.outcome for each in self._sent(instance)}
+
+    def _sent(self, instance: str) -> list[SentCommand]:
+        return [each for each in self._commands.values() if each.instance == instance]
 
     def instances(self) -> dict[str, tuple[str, bytes]]:
         return dict(self._instances)

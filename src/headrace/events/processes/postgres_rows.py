@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from headrace.events.processes.rows import ERASED, DueTimer, Outcome, SentCommand
+from headrace.events.processes.rows import ERASED, DueTimer, Outcome, SentCommand, Told
 
 CREATE: Final = """
 CREATE TABLE {name}_instances (
@@ -37,6 +36,9 @@ CREATE TABLE {name}_timers (
     PRIMARY KEY (instance, name)
 );
 CREATE INDEX ON {name}_timers (due_at);
+"""
+ADDED: Final = {
+    "{name}_personal": """
 CREATE TABLE {name}_personal (
     subject text NOT NULL,
     instance text NOT NULL,
@@ -44,9 +46,11 @@ CREATE TABLE {name}_personal (
     is_forgotten boolean NOT NULL DEFAULT false,
     PRIMARY KEY (subject, instance)
 );
-CREATE INDEX ON {name}_personal (instance) WHERE is_forgotten;
-CREATE INDEX ON {name}_commands (instance);
-"""
+""",
+    "{name}_personal_by_instance": "CREATE INDEX {name}_personal_by_instance ON {name}_personal (instance)",
+    "{name}_commands_instance_idx": "CREATE INDEX {name}_commands_instance_idx ON {name}_commands (instance)",
+}
+"""Processes have been there for longer than these."""
 _COMMAND: Final = (
     "SELECT id, instance, stream, type, data, causation_id, correlation_id, outcome, reason, attempt_count "
     "FROM {name}_commands"
@@ -138,15 +142,25 @@ class PostgresRows:
         )
         return [DueTimer(instance=row[0], name=row[1], due_at=row[2]) for row in rows.fetchall()]
 
-    def add_personal(self, instance: str, subject: str, texts: Collection[str]) -> None:
-        self._run(
-            "INSERT INTO {name}_personal AS kept (subject, instance, texts) VALUES (%s, %s, %s) "
-            "ON CONFLICT (subject, instance) DO UPDATE "
-            "SET texts = ARRAY(SELECT DISTINCT unnest(kept.texts || excluded.texts))",
-            subject,
-            instance,
-            sorted(texts),
+    def told(self, instance: str) -> list[Told]:
+        rows = self._run(
+            "SELECT subject, texts, is_forgotten FROM {name}_personal WHERE instance = %s", instance
         )
+        return [Told(subject=row[0], texts=frozenset(row[1]), is_forgotten=row[2]) for row in rows.fetchall()]
+
+    def keep_told(self, instance: str, told: Told) -> None:
+        self._run(
+            "INSERT INTO {name}_personal (subject, instance, texts, is_forgotten) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT (subject, instance) DO UPDATE "
+            "SET texts = excluded.texts, is_forgotten = excluded.is_forgotten",
+            told.subject,
+            instance,
+            sorted(told.texts),
+            told.is_forgotten,
+        )
+
+    def drop_told(self, instance: str, subject: str) -> None:
+        self._run("DELETE FROM {name}_personal WHERE subject = %s AND instance = %s", subject, instance)
 
     def mark_forgotten(self, subject: str) -> list[str]:
         rows = self._run(
@@ -154,24 +168,22 @@ class PostgresRows:
         )
         return sorted(row[0] for row in rows.fetchall())
 
-    def forgotten_texts(self, instance: str) -> list[str] | None:
-        rows = self._run("SELECT texts FROM {name}_personal WHERE is_forgotten AND instance = %s", instance)
-        found = rows.fetchall()
-        return sorted({text for row in found for text in row[0]}) if found else None
+    def forgotten(self) -> list[tuple[str, str]]:
+        rows = self._run(
+            "SELECT instance, subject FROM {name}_personal WHERE is_forgotten AND texts <> '{{}}'"
+        )
+        return sorted((row[0], row[1]) for row in rows.fetchall())
 
-    def erase_settled(self, instance: str) -> bool:
+    def erase_settled(self, instance: str) -> None:
         self._run(
             "UPDATE {name}_commands SET data = %s, reason = '' WHERE instance = %s AND outcome <> 'pending'",
             ERASED,
             instance,
         )
-        left = self._run(
-            "SELECT FROM {name}_commands WHERE instance = %s AND outcome = 'pending' LIMIT 1", instance
-        )
-        return not left.fetchall()
 
-    def drop_forgotten(self, instance: str) -> None:
-        self._run("DELETE FROM {name}_personal WHERE is_forgotten AND instance = %s", instance)
+    def outcomes(self, instance: str) -> set[Outcome]:
+        rows = self._run("SELECT DISTINCT outcome FROM {name}_commands WHERE instance = %s", instance)
+        return {Outcome(row[0]) for row in rows.fetchall()}
 
     def instances(self) -> dict[str, tuple[str, bytes]]:
         rows = self._run("SELECT instance, type, state FROM {name}_instances ORDER BY instance")

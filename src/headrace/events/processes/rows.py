@@ -1,5 +1,5 @@
-"""What is kept of a process: its instances, the commands that they have sent, their timers, and whose
-personal texts they were told (see forgetting.py).
+"""What is kept of a process: its instances, the commands that they have sent, their timers, and of
+whom they were told (see forgetting.py).
 
 Rows are read and written in a batch of a place, so they change together with the position. One batch of a
 process follows the other; so nobody else changes what a batch has read.
@@ -7,7 +7,6 @@ process follows the other; so nobody else changes what a batch has read.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -54,6 +53,16 @@ class DueTimer:
     due_at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an instance was told of a person."""
+
+    subject: str
+    texts: frozenset[str]
+    """Those that have to be found should the person be forgotten."""
+    is_forgotten: bool = False
+
+
 class ProcessRows(Protocol):
     """The rows of one process, in one batch."""
 
@@ -84,20 +93,26 @@ class ProcessRows(Protocol):
     def due_timers(self, now: datetime, limit: int) -> list[DueTimer]:
         """Timers whose time has come, the earliest first."""
 
-    def add_personal(self, instance: str, subject: str, texts: Collection[str]) -> None:
-        """Keep which texts of a person an instance was told; those that are kept already stay."""
+    def told(self, instance: str) -> list[Told]:
+        """Of whom an instance was told."""
+
+    def keep_told(self, instance: str, told: Told) -> None:
+        """Keep what an instance was told of a person, in the place of what was kept before."""
+
+    def drop_told(self, instance: str, subject: str) -> None:
+        """Keep no longer that an instance was told of a person."""
 
     def mark_forgotten(self, subject: str) -> list[str]:
         """Note that a person is forgotten. The instances that were told of it."""
 
-    def forgotten_texts(self, instance: str) -> list[str] | None:
-        """The texts of forgotten persons that an instance was told; None if it was told of none."""
+    def forgotten(self) -> list[tuple[str, str]]:
+        """Instances that have texts of persons who are forgotten, and of whom."""
 
-    def erase_settled(self, instance: str) -> bool:
-        """Erase what an instance's commands carried, and why they failed. Whether all of them are settled."""
+    def erase_settled(self, instance: str) -> None:
+        """Erase what an instance's settled commands carried, and why they failed."""
 
-    def drop_forgotten(self, instance: str) -> None:
-        """Drop the texts of forgotten persons."""
+    def outcomes(self, instance: str) -> set[Outcome]:
+        """What became of the commands that an instance has sent; empty if it has sent none."""
 
     def instances(self) -> dict[str, tuple[str, bytes]]:
         """All that have begun and are not done."""

@@ -71,13 +71,16 @@ class PostgresPlace:
         self._connections.close()
 
     def prepare(self, projection: Projection) -> None:
-        """Make the tables of record and, for a new projection, its first generation."""
+        """Make the tables of record, for a new projection its first generation, and what older ones lack."""
         with self._connections.transaction() as connection:
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION,))
             # To make what is there once more would wait for batches, which may wait for this.
             if not self._is_created(connection):
                 connection.execute(self._statement(statements.CREATE))
-            if not connection.execute(self._statement(statements.GENERATIONS), (projection.name,)).fetchall():
+            rows = connection.execute(self._statement(statements.GENERATIONS), (projection.name,)).fetchall()
+            for row in rows:
+                self._add_missing(connection, projection, _generation(projection.name, row).number)
+            if not rows:
                 made = self._add(connection, projection, GenerationState.LIVE)
                 self._show(connection, projection, made.number, former=())
 
@@ -275,15 +278,26 @@ class PostgresPlace:
         made = _generation(projection.name, row)
         schema = sql.Identifier(schema_of(projection.name, made.number))
         connection.execute(sql.SQL("CREATE SCHEMA {}").format(schema))
-        connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(schema))
-        if projection.create:
-            try:
-                connection.execute(projection.create)
-            except psycopg.ProgrammingError as error:
-                raise ConfigError(
-                    f"the tables of projection {projection.name} can't be made: {error}"
-                ) from error
+        self._create(connection, projection, made.number, projection.create)
+        self._add_missing(connection, projection, made.number)
         return made
+
+    def _add_missing(self, connection: Connection, projection: Projection, number: int) -> None:
+        """Make what code from before did not make. Views stay as they are."""
+        for name, create in projection.added.items():
+            wanted = f'"{schema_of(projection.name, number)}"."{name}"'
+            if connection.execute(statements.IS_CREATED, (wanted,)).fetchone() is None:
+                self._create(connection, projection, number, create)
+
+    def _create(self, connection: Connection, projection: Projection, number: int, create: str) -> None:
+        if not create:
+            return
+        schema = sql.Identifier(schema_of(projection.name, number))
+        connection.execute(sql.SQL("SET LOCAL search_path TO {}").format(schema))
+        try:
+            connection.execute(create)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"the tables of projection {projection.name} can't be made: {error}") from error
 
     def _locked(self, connection: Connection, projection: Projection, number: int) -> Generation:
         row = connection.execute(

@@ -14,7 +14,7 @@ tables are made anew, beside those that are read (see rebuild.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -67,6 +67,9 @@ class Projection:
     """Another number means other code: what older code has made is made anew."""
     create: str = ""
     """For tables: the statements that make them."""
+    added: Mapping[str, str] = field(default_factory=dict)
+    """Tables and indexes that older code of the same version did not make, each with what makes it: what a
+    generation lacks of them, it is given when the projection is prepared."""
     types: tuple[type, ...] = ()
     """The types of events that it takes; all, where none is named."""
     effects_after: int = 0

@@ -8,6 +8,7 @@ whoever wants proof gives the texts that must not be found, and is told where th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -69,5 +70,6 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def has_any(value: Any, texts: Sequence[str]) -> bool:
-    """Whether a value says one of the texts."""
-    return any(text in said for said in texts_in(value) for text in texts)
+    """Whether a value says one of the texts, as it is or as JSON has it."""
+    forms = {*texts, *(json.dumps(text, ensure_ascii=False)[1:-1] for text in texts)}
+    return any(form in said for said in texts_in(value) for form in forms)
