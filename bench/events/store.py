@@ -1,6 +1,7 @@
 """The event store beside the library `eventsourcing`, on the same PostgreSQL.
 
     python bench/events/store.py --peer VENV/bin/python               # full size, 3 runs each
+    python bench/events/store.py --peer VENV/bin/python --peer FAST_VENV/bin/python
     python bench/events/store.py --peer VENV/bin/python --share 0.02  # only to see that it works
 
 An embedded PostgreSQL that waits for the disk (durability sync) serves both, by a socket. Each run of each of
@@ -17,8 +18,8 @@ sides:
 - million             loading an aggregate of a million events that has a snapshot; ours only
 
 Answers are checked: every aggregate must have the balance that its events make. VENV is an environment with
-eventsourcing[postgres] and psycopg[binary] in it: without the latter, the library runs on a slower driver
-than ours, and the run is refused.
+eventsourcing[postgres] in it. As that installs, it runs on the driver's code in Python; with psycopg[binary]
+beside it, on the faster one, which ours comes with. `--peer` may be given for both.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -58,27 +61,34 @@ COMPARED: Final = {"fold_dataclasses": "fold"}
 """With which row of the peer a row is compared, where it has no such row."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one run of one side has measured."""
+
+    driver: str
+    """Which code of psycopg the peer has run on."""
+    rates: dict[str, float]
+
+
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--peer", help="an interpreter that has eventsourcing[postgres]")
+    parser.add_argument("--peer", action="append", default=[], help="an interpreter that has eventsourcing")
     parser.add_argument("--share", type=float, default=1.0, help="of the full size")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    sides = {"headrace": (sys.executable, OURS)}
-    if options.peer:
-        sides["eventsourcing"] = (options.peer, PEER)
-    measured: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+    sides = [(sys.executable, OURS), *((peer, PEER) for peer in options.peer)]
+    measured: list[list[Run]] = [[] for _ in sides]
     # Below a directory that everybody can enter: PostgreSQL does not run as root.
     directory = Path(tempfile.mkdtemp(prefix="headrace-pg-"))
     try:
         with EmbeddedPostgres(PostgresConfig(data_dir=directory)) as server:
             for number in range(options.runs):
-                for name, (interpreter, program) in sides.items():
-                    dsn = _fresh(server.dsn, f"{name}_{number}")
-                    measured[name].append(_run(interpreter, program, dsn, options.share))
+                for side, (interpreter, program) in enumerate(sides):
+                    dsn = _fresh(server.dsn, f"side_{side}_{number}")
+                    measured[side].append(_run(interpreter, program, dsn, options.share))
     finally:
         shutil.rmtree(directory)
     print(_table(measured))
@@ -91,7 +101,7 @@ def _fresh(dsn: str, name: str) -> str:
     return make_conninfo(dsn, dbname=name)
 
 
-def _run(interpreter: str, program: str, dsn: str, share: float) -> dict[str, float]:
+def _run(interpreter: str, program: str, dsn: str, share: float) -> Run:
     # What the peer reads from its environment, and we from the DSN.
     known = conninfo_to_dict(dsn)
     settings = {f"BENCH_{name.upper()}": str(value) for name, value in known.items()}
@@ -103,26 +113,29 @@ def _run(interpreter: str, program: str, dsn: str, share: float) -> dict[str, fl
         stdout=subprocess.PIPE,
         timeout=RUN_S_MAX,
     )
-    rates: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    print(f"{program}: {rates}", file=sys.stderr)
-    return rates
+    told = json.loads(done.stdout.splitlines()[-1])
+    print(f"{program}: {told}", file=sys.stderr)
+    return Run(driver=told.pop("driver", ""), rates=told)
 
 
-def _table(measured: dict[str, list[dict[str, float]]]) -> str:
-    medians = {
-        name: {row: statistics.median(run[row] for run in runs) for row in ROWS if row in runs[0]}
-        for name, runs in measured.items()
-    }
-    ours, peer = medians["headrace"], medians.get("eventsourcing", {})
-    lines = ["| | headrace | eventsourcing | ratio |", "|---|---|---|---|"]
+def _medians(runs: Sequence[Run]) -> dict[str, float]:
+    return {row: statistics.median(run.rates[row] for run in runs) for row in ROWS if row in runs[0].rates}
+
+
+def _table(measured: Sequence[Sequence[Run]]) -> str:
+    ours, *peers = map(_medians, measured)
+    titles = "".join(f" eventsourcing on psycopg ({runs[0].driver}) | ratio |" for runs in measured[1:])
+    lines = [f"| | headrace |{titles}", "|---|---|" + "---|---|" * len(peers)]
     for row, title in ROWS.items():
-        theirs = peer.get(COMPARED.get(row, row))
-        other = f"{theirs:,.0f}" if theirs else "-"
-        ratio = f"{ours[row] / theirs:.1f}" if theirs else "-"
         shown = f"{ours[row]:.2f}" if row.endswith("_ms") else f"{ours[row]:,.0f}"
-        lines.append(f"| {title} | {shown} | {other} | {ratio} |")
+        beside = "".join(_beside(ours[row], peer.get(COMPARED.get(row, row))) for peer in peers)
+        lines.append(f"| {title} | {shown} |{beside}")
     lines.append(f"\n50 writers reach {ours['writers'] / ours['single']:.1f} times the throughput of one.")
     return "\n".join(lines)
+
+
+def _beside(ours: float, theirs: float | None) -> str:
+    return f" {theirs:,.0f} | {ours / theirs:.1f} |" if theirs else " - | - |"
 
 
 if __name__ == "__main__":

@@ -9,9 +9,10 @@ the generator, what judges, and this one, which consumes the alerts. An alert is
 made it fire: from the moment that the producing client has stamped it with, to the moment that its alert has
 been read here. Only the first sighting of an alert counts. Exactly-once results are read as committed.
 
-Measuring starts after `--warm-up` seconds, and in real-time mode goes on until at least `--boundaries`
-batches have ended, because state is checkpointed there and events wait. Then the generator is stopped, and
-the alerts must be those of card_reference.py on the same log (see answers.py), or the benchmark fails.
+Measuring starts after `--warm-up` seconds, in which a first batch has ended, and in real-time mode goes on
+until at least `--boundaries` more have, because state is checkpointed there and events wait. Then the
+generator is stopped, and the alerts must be those of card_reference.py on the same log (see answers.py), or
+the benchmark fails.
 
 10,000 cards with 1,000 transactions a second are busy ones: 6 a minute each. So that honest cards raise no
 alerts, the limit of the velocity rule is 12 here (set as a user would, by `fraud-rules`), and the model was
@@ -175,7 +176,7 @@ def parse_options(arguments: Sequence[str]) -> tuple[Options, bool]:
     add("--only", action="append", choices=get_args(Way), help="measure this (can be given several times)")
     add("--quix", help="the interpreter of an environment with quixstreams; without it, that is left out")
     add("--minutes", type=float, help="how long to measure (12; with --highest, 5 for each rate)")
-    add("--warm-up", type=int, default=120, help="seconds before measuring starts (%(default)s)")
+    add("--warm-up", type=int, help="seconds before measuring starts (a batch and 30 s; with --highest, 120)")
     add("--boundaries", type=int, default=2, help="batch ends that real-time mode must cover (%(default)s)")
     add("--batch", type=int, default=300, help="seconds that a real-time batch lasts (%(default)s)")
     add(
@@ -189,7 +190,7 @@ def parse_options(arguments: Sequence[str]) -> tuple[Options, bool]:
         ways=tuple(read.only or usual),
         load=Load(rate=read.rate, cards=read.cards, batch_s=read.batch),
         minutes=read.minutes or (5 if read.highest else 12),
-        warm_up_s=read.warm_up,
+        warm_up_s=read.warm_up or (120 if read.highest else read.batch + 30),
         boundaries=0 if read.highest else read.boundaries,
         quix=read.quix,
     )

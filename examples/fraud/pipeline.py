@@ -125,7 +125,8 @@ def _history(transactions: DataFrame, profiles: DataFrame) -> DataFrame:
     )
 
 
-@hr.pipeline(writes=hr.topic("transactions.late", key="tx_id"))
+# Nobody waits for these, and all transactions are read for them: it is not to slow down the alerts.
+@hr.pipeline(writes=hr.topic("transactions.late", key="tx_id"), patience="500 milliseconds")
 def late_transactions(transactions: DataFrame) -> DataFrame:
     """Transactions that came more than a minute after they were made. They are judged all the same."""
     written = F.col("_kafka.timestamp")

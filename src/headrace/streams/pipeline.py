@@ -15,12 +15,13 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, ParamSpec
+from typing import TYPE_CHECKING, Final, Generic, ParamSpec
 
 from headrace.config import TOPIC_NAME
 from headrace.errors import HeadraceError, PipelineError
 from headrace.streams.failure import first_line
 from headrace.streams.stores import Table
+from headrace.streams.time.durations import Duration, duration_us
 from headrace.streams.topic import Topic
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Target = Topic | Table
 """What a pipeline can write."""
+PATIENCE_MS_MAX: Final = 10_000
+"""A client that asks for records waits no longer than that for an answer; nor does who stops the pipeline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class Pipeline(Generic[P]):
     """Topics of parameters that are not to be looked up by name."""
     side_outputs: tuple[Topic, ...] = ()
     """Topics that rows can name in a column `_topic`, to be written there instead."""
+    patience_ms: int = 0
+    """How long its rows may lie in their topics, so that many are read at a time."""
 
     def __post_init__(self) -> None:
         if not TOPIC_NAME.fullmatch(self.name) or self.name in {".", ".."}:
@@ -140,10 +145,15 @@ def pipeline(
     side_outputs: Sequence[Topic] = (),
     reads: Mapping[str, Topic] | None = None,
     name: str | None = None,
+    patience: Duration | None = None,
 ) -> Callable[[Callable[P, DataFrame]], Pipeline[P]]:
     """Make a pipeline of a function whose parameters are the topics that it reads.
 
     A row whose column `_topic` names one of the `side_outputs` is written there instead.
+
+    With `patience`, results may come so much later, at most 10 seconds. Where nobody waits for them, it saves
+    work that slows down the pipelines beside it: real-time mode reads many records at a time, and
+    micro-batches begin no more often than that.
     """
     if not isinstance(writes, Target):
         raise PipelineError(
@@ -155,6 +165,7 @@ def pipeline(
     for target in (writes, *side_outputs):
         if isinstance(target, Topic) and target.others:
             raise PipelineError(f"{', '.join(target.names)} are several topics: a row goes to one")
+    patience_ms = _checked_patience_ms(patience)
 
     def decorate(function: Callable[P, DataFrame]) -> Pipeline[P]:
         return Pipeline(
@@ -163,6 +174,18 @@ def pipeline(
             writes=writes,
             reads=MappingProxyType(dict(reads or {})),
             side_outputs=tuple(side_outputs),
+            patience_ms=patience_ms,
         )
 
     return decorate
+
+
+def _checked_patience_ms(patience: Duration | None) -> int:
+    if patience is None:
+        return 0
+    patience_ms = duration_us(patience, "patience") // 1_000
+    if not 1 <= patience_ms <= PATIENCE_MS_MAX:
+        raise PipelineError(
+            f"patience is {patience!r}: use 1 millisecond to {PATIENCE_MS_MAX // 1_000} seconds"
+        )
+    return patience_ms

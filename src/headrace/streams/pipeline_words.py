@@ -35,6 +35,8 @@ def pipeline_words(
     if not description.operators:
         yield "it treats each row by itself, and keeps nothing"
     yield target_words(pipeline)
+    if pipeline.patience_ms:
+        yield f"may take {pipeline.patience_ms:,} ms longer, so that many records are read at a time"
 
 
 def source_words(topic: Topic) -> str:

@@ -263,10 +263,10 @@ class Queries:
         # Spark begins batches at multiples of their interval: those of the same one would all begin at once.
         number = sorted(self._companions).index(name)
         every_s = DEAD_LETTERS_EVERY_S * len(self._companions) + number
-        self._write(name, records, target, every=f"{every_s} seconds")
+        self._write(name, records, target, every_ms=every_s * 1_000)
 
     def _start_pipeline(self, pipeline: Pipeline[Any], sources: Mapping[str, Topic]) -> None:
-        reader = self._reader(pipeline.name)
+        reader = replace(self._reader(pipeline.name), patience_ms=pipeline.patience_ms)
         with _mode(self.session, realtime=self.realtime), self._explained(pipeline.name):
             frames = {
                 parameter: read_stream(self.session, topic, reader) for parameter, topic in sources.items()
@@ -289,7 +289,8 @@ class Queries:
         side_topics = {**side_topics, **refused_topics(name, target)}
         if side_topics:
             ensure_topics(self.config, dict.fromkeys(_names(side_topics), DEAD_LETTERS_PARTITION_COUNT))
-        self._write(name, written_rows(pipeline, rows), target, side_topics=side_topics)
+        written = written_rows(pipeline, rows)
+        self._write(name, written, target, every_ms=pipeline.patience_ms, side_topics=side_topics)
 
     def _reader(self, query: str) -> Reader:
         return Reader(name=query, config=self.config, starts=self._starts[query], realtime=self.realtime)
@@ -300,7 +301,7 @@ class Queries:
         rows: DataFrame,
         target: Target,
         *,
-        every: str = "0 seconds",
+        every_ms: int = 0,
         side_topics: Mapping[str, Topic] = MappingProxyType({}),
     ) -> None:
         checkpoint = checkpoint_path(self.config, name)
@@ -320,12 +321,13 @@ class Queries:
             self._batches[name] = ForeachBatch(lambda: self._open(name, target, side_topics))
             writer = writer.foreachBatch(self._batches[name])
         if self.realtime:
-            length = batch_length(self.config.realtime_batch_s, list(self._begin).index(name))
+            number = list(self._begin).index(name)
+            length = batch_length(self.config.realtime_batch_s, number, is_patient=every_ms > 0)
             writer = writer.trigger(realTime=length)  # type: ignore[call-overload] # missing in its overloads
         elif self.until_now:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=every)
+            writer = writer.trigger(processingTime=f"{every_ms} milliseconds")
         self.running[name] = writer.start()
 
     def _open(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,9 @@ from headrace.streams.sinks.records import same_for_all
 from headrace.streams.starts import Starts, starting_offsets
 from headrace.streams.topic import Topic
 
-_PATIENT: Final = {"kafka.fetch.min.bytes": str(64 * KIB), "kafka.fetch.max.wait.ms": "500"}
+_FETCHED_BYTES_MIN: Final = 64 * KIB
+"""What a query that can wait asks for at a time."""
+_DEAD_LETTERS_WAIT_MS: Final = 500
 """Nobody waits for dead letters: asking for each record by itself would cost all others milliseconds."""
 PROMPT: Final = {"kafka.fetch.max.wait.ms": "10", "kafka.max.poll.records": "10000"}
 """How to read what is there, up to an end that is known. Each time that Spark has taken records from its
@@ -34,6 +36,8 @@ class Reader:
     starts: Starts = field(default_factory=dict)
     """From where, if there is no checkpoint yet; where they are not settled, from the beginning."""
     realtime: bool = False
+    patience_ms: int = 0
+    """How long records may lie in their topics, so that many are read at a time. For real-time mode."""
 
 
 def read_stream(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
@@ -53,7 +57,9 @@ def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> Da
 
         headrace.cause  headrace.topic  headrace.partition  headrace.offset  headrace.timestamp
     """
-    letters = refused(read_records_stream(session, topic, reader, patient=True), topic)
+    letters = refused(
+        read_records_stream(session, topic, replace(reader, patience_ms=_DEAD_LETTERS_WAIT_MS)), topic
+    )
     told = {
         "headrace.cause": F.col("cause"),
         "headrace.topic": F.col("topic"),
@@ -72,13 +78,11 @@ def read_dead_letters(session: SparkSession, topic: Topic, reader: Reader) -> Da
     return letters.select(target, "key", "value", F.concat(original, added).alias("headers"))
 
 
-def read_records_stream(
-    session: SparkSession, topic: Topic, reader: Reader, *, patient: bool = False
-) -> DataFrame:
-    """The committed records as they come, as Spark has them; some at a time, for who is `patient`."""
+def read_records_stream(session: SparkSession, topic: Topic, reader: Reader) -> DataFrame:
+    """The committed records as they come, as Spark has them."""
     source = (
         session.readStream.format("kafka")
-        .options(**(_pace(reader, patient=patient) | kafka_options(reader.config)))
+        .options(**(_pace(reader) | kafka_options(reader.config)))
         # What a transaction that was given up has written is no input, and what an open one writes not yet.
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(topic.names))
@@ -93,7 +97,12 @@ def read_records_stream(
     return source.load()
 
 
-def _pace(reader: Reader, *, patient: bool) -> dict[str, str]:
+def _pace(reader: Reader) -> dict[str, str]:
     if not reader.realtime:
         return PROMPT
-    return _PATIENT if patient else {}
+    if not reader.patience_ms:
+        return {}
+    return {
+        "kafka.fetch.min.bytes": str(_FETCHED_BYTES_MIN),
+        "kafka.fetch.max.wait.ms": str(reader.patience_ms),
+    }

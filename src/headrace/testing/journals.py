@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -119,6 +121,35 @@ class JournalContract:
         assert stored.recorded_at.tzinfo is not None
         assert journal.read_stream("a-1") == [stored]
         assert [tuple(each) for each in journal.read_folded("a-1")] == [(1, "Opened", 1, event.data)]
+
+    def test_events_of_one_append_keep_what_is_their_own(self, journal: Journal) -> None:
+        one = new("Opened", b'{"a":1}', tags=("x",), subjects=("you",))
+        others: list[dict[str, Any]] = [
+            {"type": "Closed"},
+            {"schema_version": 2},
+            {"metadata": b"{}"},
+            {"tags": ()},
+            {"subjects": ("you", "me")},
+        ]
+        for count in range(len(others) + 1):
+            for chosen in combinations(others, count):
+                unlike = one._replace(data=b"{}", **{key: each[key] for each in chosen for key in each})
+                events = [each._replace(id=uuid4().hex) for each in (one, unlike, one)]
+                stream = f"a-{uuid4().hex}"
+
+                write(journal, stream, *events)
+
+                read = journal.read_stream(stream)
+                assert [
+                    (UUID(each.id), each.type, each.schema_version, each.data, each.tags, each.subjects)
+                    for each in events
+                ] == [
+                    (each.id, each.type, each.schema_version, each.data, each.tags, each.subjects)
+                    for each in read
+                ]
+                assert [b'"actor":"me"' in each.metadata for each in read] == [
+                    b'"actor":"me"' in each.metadata for each in events
+                ]
 
     def test_positions_and_versions_have_no_gaps(self, journal: Journal) -> None:
         first = write(journal, "a-1", new(), new())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import psycopg
 import pytest
@@ -56,21 +57,61 @@ def test_a_schema_has_a_plain_name(schema: str) -> None:
         PostgresJournal("host=/nowhere", schema=schema)
 
 
-def test_a_role_that_may_not_make_tables_can_use_them(headrace_postgres: TestDatabase) -> None:
-    PostgresJournal(headrace_postgres.dsn).close()
-    role = f"reader_{headrace_postgres.dsn.split('dbname=')[1].split()[0]}"
-    headrace_postgres.execute(f"CREATE ROLE {role} LOGIN")
+@contextmanager
+def _role_that_may_use_tables(database: TestDatabase) -> Iterator[str]:
+    """The DSN of one that has the rights on what is there, and may make nothing."""
+    role = f"reader_{database.dsn.split('dbname=')[1].split()[0]}"
+    database.execute(f"CREATE ROLE {role} LOGIN")
     try:
-        headrace_postgres.execute(
+        database.execute(
             f"GRANT USAGE ON SCHEMA headrace_events TO {role};"
             f"GRANT ALL ON ALL TABLES IN SCHEMA headrace_events TO {role}"
         )
-        dsn = f"{headrace_postgres.dsn} options='-c role={role}'"
-        with PostgresJournal(dsn) as journal:
-            write(journal, "a-1", new())
-            assert journal.head() == 1
+        yield f"{database.dsn} options='-c role={role}'"
     finally:
-        headrace_postgres.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+        database.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+def test_a_role_that_may_not_make_tables_can_use_them(headrace_postgres: TestDatabase) -> None:
+    PostgresJournal(headrace_postgres.dsn).close()
+
+    with _role_that_may_use_tables(headrace_postgres) as dsn, PostgresJournal(dsn) as journal:
+        write(journal, "a-1", new())
+        assert journal.head() == 1
+
+
+def _made_by_the_version_before(database: TestDatabase) -> None:
+    """Its layout, and in place of its functions one that fails, to see that they are replaced."""
+    with PostgresJournal(database.dsn) as journal:
+        write(journal, "a-1", new())
+    (body,) = database.execute(
+        "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'append_one'"
+        " AND pronamespace = 'headrace_events'::regnamespace"
+    )[0]
+    database.execute(str(body).replace("BEGIN", "BEGIN RAISE 'an old function';", 1))
+    database.execute("UPDATE headrace_events.layout SET version = 1")
+
+
+def test_a_store_of_the_version_before_is_brought_up_to_date(headrace_postgres: TestDatabase) -> None:
+    _made_by_the_version_before(headrace_postgres)
+
+    with PostgresJournal(headrace_postgres.dsn) as journal:
+        write(journal, "a-1", new(), new())
+
+        assert [event.version for event in journal.read_stream("a-1")] == [1, 2, 3]
+    assert headrace_postgres.execute("SELECT version FROM headrace_events.layout") == [(2,)]
+
+
+def test_a_role_that_may_not_bring_a_store_up_to_date_is_told_who_may(
+    headrace_postgres: TestDatabase,
+) -> None:
+    _made_by_the_version_before(headrace_postgres)
+
+    with (
+        _role_that_may_use_tables(headrace_postgres) as dsn,
+        pytest.raises(EventsError, match="open the store once as the role that owns them"),
+    ):
+        PostgresJournal(dsn)
 
 
 def test_a_server_that_does_not_answer_is_told_without_the_password() -> None:

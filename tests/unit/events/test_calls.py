@@ -23,15 +23,17 @@ def test_places_are_numbered_in_their_order() -> None:
 
 
 @given(types=st.lists(NAMES, min_size=1, max_size=5))
-def test_one_append_is_the_same_text_alone_and_in_a_group(types: list[str]) -> None:
+def test_one_append_says_once_what_all_of_its_events_have_alike(types: list[str]) -> None:
     append = Append(writes=(to("a-1", *[new(each) for each in types], expected=3),), command=command("c"))
 
     alone, grouped = arguments_of_one(append), arguments([append])
 
     assert alone is not None
-    assert alone[6:] == grouped[8:]
-    assert alone[7] == SEPARATOR.join(types).encode()
     assert (alone[0], alone[3:6]) == (grouped[0], [grouped[5], grouped[6], grouped[7]])
+    assert (alone[6], alone[9]) == (grouped[8], grouped[11])  # ids and data
+    assert grouped[9] == SEPARATOR.join(types).encode()
+    assert alone[7] == (types[0].encode() if len(set(types)) == 1 else grouped[9])
+    assert [alone[8], *alone[10:]] == [b"1", b'{"actor":"me"}', b"{}", b"{}"]
 
 
 def test_an_append_without_events_has_empty_columns() -> None:

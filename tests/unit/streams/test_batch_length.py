@@ -12,3 +12,8 @@ def test_the_first_query_has_batches_as_long_as_asked_for_and_each_further_one_l
         "360000 milliseconds",
     ]
     assert batch_length(5, 1) == "5500 milliseconds"
+
+
+def test_queries_for_whose_results_nobody_waits_have_batches_twice_as_long() -> None:
+    assert batch_length(300, 0, is_patient=True) == "600000 milliseconds"
+    assert batch_length(300, 3, is_patient=True) == "780000 milliseconds"

@@ -147,3 +147,17 @@ def test_an_error_that_says_what_is_wrong_with_the_pipeline_is_left_as_it_is() -
 def test_a_result_goes_to_one_topic() -> None:
     with pytest.raises(PipelineError, match="a, b are several topics: a row goes to one"):
         hr.pipeline(writes=hr.topic(["a", "b"]))
+
+
+@pytest.mark.parametrize("patience", ["0 seconds", "11 seconds", "900 microseconds"])
+def test_a_patience_that_is_none_or_too_long_is_refused(patience: str) -> None:
+    with pytest.raises(PipelineError, match="patience is"):
+        hr.pipeline(writes=hr.topic("out"), patience=patience)
+
+
+def test_a_pipeline_is_prompt_unless_it_says_otherwise() -> None:
+    def copy(orders: Any) -> Any:
+        return orders
+
+    assert hr.pipeline(writes=hr.topic("out"))(copy).patience_ms == 0
+    assert hr.pipeline(writes=hr.topic("out"), patience="2 seconds")(copy).patience_ms == 2_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,13 @@ def test_operators_of_spark_are_told_beside_our_own() -> None:
             "not shown here"
         )
     ]
-    plain = pipeline_words(pipeline(hr.topic("out")), {"payments": payments}, description(), [], [])
-    assert "it treats each row by itself, and keeps nothing" in list(plain)
+    plain = list(pipeline_words(pipeline(hr.topic("out")), {"payments": payments}, description(), [], []))
+    assert "it treats each row by itself, and keeps nothing" in plain
+    patient = replace(pipeline(hr.topic("out")), patience_ms=1_500)
+    assert list(pipeline_words(patient, {"payments": payments}, description(), [], [])) == [
+        *plain,
+        "may take 1,500 ms longer, so that many records are read at a time",
+    ]
 
 
 def test_how_it_was_run_is_told_from_checkpoint_and_history() -> None:

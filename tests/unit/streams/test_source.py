@@ -36,11 +36,12 @@ class Told:
         return self.said
 
 
-def options_of(*, realtime: bool = False, patient: bool = False, **client_options: str) -> dict[str, Any]:
+def options_of(*, realtime: bool = False, patience_ms: int = 0, **client_options: str) -> dict[str, Any]:
     named = {name.replace("_", "."): value for name, value in client_options.items()}
-    reader = Reader(name="copy", config=StreamsConfig(client_options=named), realtime=realtime)
+    config = StreamsConfig(client_options=named)
+    reader = Reader(name="copy", config=config, realtime=realtime, patience_ms=patience_ms)
     session: Any = Told()
-    told: Any = read_records_stream(session, TOPIC, reader, patient=patient)
+    told: Any = read_records_stream(session, TOPIC, reader)
     return dict(told)
 
 
@@ -48,12 +49,17 @@ def test_a_batch_does_not_wait_at_the_end_of_a_partition_for_what_comes_after_it
     told = options_of()
     assert int(told["kafka.fetch.max.wait.ms"]) <= 10
     assert int(told["kafka.max.poll.records"]) > 500
-    assert options_of(patient=True) == told
+    assert options_of(patience_ms=500) == told
 
 
 def test_what_runs_without_batches_waits_for_records_as_long_as_the_client_does_by_itself() -> None:
     assert "kafka.fetch.max.wait.ms" not in options_of(realtime=True)
-    assert options_of(realtime=True, patient=True)["kafka.fetch.max.wait.ms"] == "500"
+
+
+def test_what_can_wait_is_read_many_records_at_a_time() -> None:
+    told = options_of(realtime=True, patience_ms=700)
+    assert told["kafka.fetch.max.wait.ms"] == "700"
+    assert int(told["kafka.fetch.min.bytes"]) >= 10_000
 
 
 def test_a_users_own_setting_counts() -> None:

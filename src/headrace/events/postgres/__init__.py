@@ -1,7 +1,8 @@
 """The journal in PostgreSQL.
 
 - journal        the journal itself
-- schema.sql     its tables, and the function that appends
+- tables.sql     its tables
+- functions.sql  what is done in one transaction: how events are appended
 - migration      makes them, once, however many open the journal at the same time
 - queries        what is asked
 - group_commit   appends that wait for each other go in one transaction

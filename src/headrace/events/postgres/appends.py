@@ -1,4 +1,4 @@
-"""Appending: a group of appends is one call of the function in schema.sql."""
+"""Appending: a group of appends is one call of the function in functions.sql."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""What appends are as arguments of the function in schema.sql, and what its results mean.
+"""What appends are as arguments of a function in functions.sql, and what its results mean.
 
 Lists go as texts with U+001E between their items: the database takes them apart faster than arrays, and they
-are faster to write. JSON never has that character in it; names and tags may not.
+are faster to write. JSON never has that character in it; names and tags may not. What is the same for all
+events of an append to one stream goes once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +19,9 @@ from headrace.events.postgres.prepared import Text
 from headrace.events.records import Append, Appended, NewEvent
 
 SEPARATOR: Final = "\x1e"
+_SEPARATOR_BYTES: Final = SEPARATOR.encode()
+
+T = TypeVar("T")
 
 
 def arguments(appends: Sequence[Append]) -> list[Text]:
@@ -49,23 +53,33 @@ def arguments_of_one(append: Append) -> list[Text] | None:
         _joined([write.stream]),
         b"%d" % write.expected,
         b"%d" % len(write.events),
-        *_columns(write.events),
+        *_columns(write.events, alike_once=True),
     ]
 
 
-def _columns(events: Sequence[NewEvent]) -> list[Text]:
+def _columns(events: Sequence[NewEvent], *, alike_once: bool = False) -> list[Text]:
     if not events:
         return [b""] * len(NewEvent._fields)
     ids, types, schema_versions, data, metadata, tags, subjects = zip(*events, strict=True)
+    told = _alike_once if alike_once else _whole
     return [
         _joined(ids),
-        _joined(types),
-        _joined(list(map(str, schema_versions))),
-        _joined(list(map(bytes.decode, data))),
-        _joined(list(map(bytes.decode, metadata))),
-        _joined(list(map(_array, tags))),
-        _joined(list(map(_array, subjects))),
+        _joined(told(types)),
+        _joined(list(map(str, told(schema_versions)))),
+        _SEPARATOR_BYTES.join(data),
+        _SEPARATOR_BYTES.join(told(metadata)),
+        _joined(list(map(_array, told(tags)))),
+        _joined(list(map(_array, told(subjects)))),
     ]
+
+
+def _whole(items: Sequence[T]) -> Sequence[T]:
+    return items
+
+
+def _alike_once(items: Sequence[T]) -> Sequence[T]:
+    """The first only, if all others are like it."""
+    return items if any(item != items[0] for item in items) else items[:1]
 
 
 def outcome(append: Append, row: tuple[Any, ...]) -> Appended | HeadraceError:

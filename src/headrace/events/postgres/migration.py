@@ -2,7 +2,8 @@
 
 Whoever opens a journal looks for its tables. Where they are missing, they are made in one transaction, under
 a lock: of several that open it at once, one makes them. Where they are there, nothing is changed, so that
-a role without the right to make tables can use them.
+a role without the right to make tables can use them; but where an older version of Headrace made them, what
+is new is added, which its programs that still run don't notice.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import re
 from importlib.resources import files
 from typing import Final
 
+from psycopg.errors import InsufficientPrivilege
+
 from headrace.errors import ConfigError, EventsError
 from headrace.events.postgres.connections import Connection
 
 SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-VERSION: Final = 1
-"""Of the tables."""
+VERSION: Final = 2
+"""Of the tables and functions."""
+UPGRADED_FROM: Final = 1
+"""Has the same tables, and other functions."""
 
 
 def filled(text: str, schema: str) -> bytes:
@@ -54,24 +59,43 @@ def checked_schema(schema: str) -> str:
 
 
 def migrate(connection: Connection, schema: str) -> None:
-    """Make the tables, if they are not there."""
+    """Make the tables, if they are not there, and bring those of an older version up to date."""
     if _version(connection, schema) == VERSION:
         return
     # The lock is taken before the transaction: within one, what others have made meanwhile may stay unseen.
     connection.execute(filled("SELECT pg_advisory_lock(@lock@)", schema))
     try:
         with connection.transaction():
-            if _version(connection, schema) is None:
+            found = _version(connection, schema)
+            if found is None:
                 _make(connection, schema)
+            elif found == UPGRADED_FROM:
+                _upgrade(connection, schema)
     finally:
         connection.execute(filled("SELECT pg_advisory_unlock(@lock@)", schema))
 
 
 def _make(connection: Connection, schema: str) -> None:
     connection.execute(filled("CREATE SCHEMA IF NOT EXISTS @schema@", schema))
-    text = files("headrace.events.postgres").joinpath("schema.sql").read_text(encoding="utf-8")
-    connection.execute(filled(text, schema))
+    _run_file(connection, schema, "tables.sql")
+    _run_file(connection, schema, "functions.sql")
     connection.execute(filled(f"CREATE TABLE @schema@.layout AS SELECT {VERSION} AS version", schema))
+
+
+def _upgrade(connection: Connection, schema: str) -> None:
+    try:
+        _run_file(connection, schema, "functions.sql")
+        connection.execute(filled("UPDATE @schema@.layout SET version = %s", schema), (VERSION,))
+    except InsufficientPrivilege as error:
+        raise EventsError(
+            f"the tables in schema {schema} are of layout {UPGRADED_FROM}, and this program needs {VERSION}: "
+            "open the store once as the role that owns them, which brings them up to date"
+        ) from error
+
+
+def _run_file(connection: Connection, schema: str, name: str) -> None:
+    text = files("headrace.events.postgres").joinpath(name).read_text(encoding="utf-8")
+    connection.execute(filled(text, schema))
 
 
 def _version(connection: Connection, schema: str) -> int | None:
@@ -79,10 +103,10 @@ def _version(connection: Connection, schema: str) -> int | None:
     if table is None:
         return None
     row = connection.execute(filled("SELECT version FROM @schema@.layout", schema)).fetchone()
-    version = row[0] if row else None
-    if version != VERSION:
+    version: int | None = row[0] if row else None
+    if version not in {UPGRADED_FROM, VERSION}:
         raise EventsError(
             f"the tables in schema {schema} are of layout {version}, and this program knows {VERSION}: "
             "use the version of Headrace that made them"
         )
-    return VERSION
+    return version

@@ -1,75 +1,10 @@
--- The tables of an event store. Columns of `events` have the names that Debezium's outbox event router gives
--- them, so that `headrace capture --outbox <schema>.events` publishes them as they are.
-
-CREATE TABLE @schema@.events (
-    position bigint PRIMARY KEY,
-    aggregatetype text NOT NULL,
-    aggregateid text COLLATE "C" NOT NULL,
-    version bigint NOT NULL,
-    id uuid NOT NULL,
-    type text COLLATE "C" NOT NULL,
-    schema_version integer NOT NULL,
-    payload json NOT NULL,
-    headers json NOT NULL,
-    tags text[] NOT NULL,
-    subjects text[] NOT NULL,
-    recorded_at timestamptz NOT NULL,
-    UNIQUE (aggregateid, version)
-);
-
-COMMENT ON COLUMN @schema@.events.aggregatetype IS 'the category of the stream';
-COMMENT ON COLUMN @schema@.events.aggregateid IS 'the name of the stream';
-COMMENT ON COLUMN @schema@.events.headers IS 'position, version, schema version, correlation, causation, actor';
-
-CREATE INDEX events_by_type ON @schema@.events (type, position);
--- What waits to be put into this index is read by every search: it is kept short.
-CREATE INDEX events_by_tag ON @schema@.events USING gin (tags) WITH (gin_pending_list_limit = 64) WHERE tags <> '{}';
-CREATE INDEX events_by_subject ON @schema@.events USING gin (subjects) WHERE subjects <> '{}';
-
-CREATE TABLE @schema@.event_types (
-    type text,
-    schema_version integer,
-    PRIMARY KEY (type, schema_version)
-);
-
-CREATE TABLE @schema@.commands (
-    id text PRIMARY KEY,
-    fingerprint bytea NOT NULL,
-    after_position bigint NOT NULL,
-    last_position bigint NOT NULL,
-    streams text[] NOT NULL,
-    versions bigint[] NOT NULL,
-    recorded_at timestamptz NOT NULL
-);
-
-CREATE TABLE @schema@.snapshots (
-    stream text COLLATE "C" PRIMARY KEY,
-    version bigint NOT NULL,
-    event_id uuid NOT NULL,
-    fingerprint text NOT NULL,
-    state bytea NOT NULL,
-    checksum bytea NOT NULL
-);
-
-CREATE TABLE @schema@.subject_keys (
-    subject text PRIMARY KEY,
-    key bytea NOT NULL
-);
-
-CREATE TABLE @schema@.forgotten (
-    number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    subject text NOT NULL UNIQUE,
-    forgotten_at timestamptz NOT NULL,
-    position bigint NOT NULL,
-    event_count bigint NOT NULL,
-    streams text[] NOT NULL,
-    snapshots_dropped bigint NOT NULL
-);
+-- What is asked of an event store within one transaction. Replaced when a newer version of Headrace opens the
+-- store, so that a program of an older one that is still running must be able to go on calling them.
 
 -- The first event after a position that a condition names: [[after, types, tags], ...].
 -- All writers wait meanwhile, so it must not read the log: what is named is looked up by the index on tags or on
 -- types; where only few events have come since, they are read.
-CREATE FUNCTION @schema@.first_named(conditions jsonb) RETURNS bigint
+CREATE OR REPLACE FUNCTION @schema@.first_named(conditions jsonb) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     condition jsonb;
@@ -117,14 +52,15 @@ BEGIN
 END $$;
 
 -- What is told of an event beside its data, with its place.
-CREATE FUNCTION @schema@.headers_of(place bigint, number bigint, metadata text) RETURNS json
+CREATE OR REPLACE FUNCTION @schema@.headers_of(place bigint, number bigint, metadata text) RETURNS json
 LANGUAGE sql STABLE AS $$
     SELECT ('{"position":' || place || ',"version":' || number
             || CASE WHEN metadata = '{}' THEN '}' ELSE ',' || substr(metadata, 2) END)::json
 $$;
 
 -- One append to one stream without conditions, which is what most are: the same as below, by a shorter way.
-CREATE FUNCTION @schema@.append_one(
+-- Where all events have the same type, schema version, metadata, tags or subjects, it may be given once.
+CREATE OR REPLACE FUNCTION @schema@.append_one(
     command text, command_fingerprint bytea, category text, stream text, expected bigint, event_count int,
     ids text, types text, schema_versions text, payloads text, metadata text, tags text, subjects text,
     given_at timestamptz,
@@ -172,9 +108,10 @@ BEGIN
         );
     ELSIF event_count > 1 THEN
         INSERT INTO @schema@.events
-        SELECT after_position + n, category, stream, base + n, e.id::uuid, e.type, e.version::int,
-               e.payload::json, @schema@.headers_of(after_position + n, base + n, e.metadata),
-               e.tags::text[], e.subjects::text[], now_at
+        SELECT after_position + n, category, stream, base + n, e.id::uuid, coalesce(e.type, types),
+               coalesce(e.version, schema_versions)::int, e.payload::json,
+               @schema@.headers_of(after_position + n, base + n, coalesce(e.metadata, append_one.metadata)),
+               coalesce(e.tags, append_one.tags)::text[], coalesce(e.subjects, append_one.subjects)::text[], now_at
         FROM ROWS FROM (
             string_to_table(ids, chr(30)), string_to_table(types, chr(30)),
             string_to_table(schema_versions, chr(30)), string_to_table(payloads, chr(30)),
@@ -197,7 +134,7 @@ END $$;
 --     appends   command id, fingerprint as hex, conditions as JSON, number of writes
 --     writes    category, stream, expected version (-1: any), number of events
 --     events    id, type, schema version, payload, metadata, tags and subjects as text of arrays
-CREATE FUNCTION @schema@.append(
+CREATE OR REPLACE FUNCTION @schema@.append(
     command_ids text, fingerprints text, conditions text, write_counts text,
     categories text, streams text, expected text, event_counts text,
     ids text, types text, schema_versions text, payloads text, metadata text, tags text, subjects text,
@@ -324,7 +261,7 @@ BEGIN
 END $$;
 
 -- The last position that was recorded at a time or before. Positions have no gaps, and times never go back.
-CREATE FUNCTION @schema@.position_at(wanted timestamptz) RETURNS bigint
+CREATE OR REPLACE FUNCTION @schema@.position_at(wanted timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     low bigint := 0;
