@@ -4,7 +4,7 @@
     python bench/latency/fraud.py --only realtime --minutes 1         # only to see that it works
     python bench/latency/fraud.py --only realtime --highest           # the highest rate below 500 ms p99
 
-1,000 transactions a second of 10,000 cards. Each part is a process of its own: a broker (durability sync),
+1,000 transactions a second of 10,000 cards. Each part is a process of its own: a broker,
 the generator, what judges, and this one, which consumes the alerts. An alert is as old as the record that
 made it fire: from the moment that the producing client has stamped it with, to the moment that its alert has
 been read here. Only the first sighting of an alert counts. Exactly-once results are read as committed.
@@ -32,7 +32,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, get_args
 
@@ -41,6 +41,7 @@ sys.path.append(str(Path(__file__).parents[2] / "examples" / "fraud"))
 
 from alert_reader import AlertReader
 from answers import TOLD_MAX, Compared, compare, expected
+from headrace.config import Durability
 from highest import search
 from platform_run import Load, Platform, Way, running
 
@@ -52,6 +53,9 @@ NAMES: Final[dict[Way, str]] = {
 QUANTILES: Final = (0.5, 0.95, 0.99, 0.999, 1.0)
 P99_MS_MAX: Final = 500.0
 SETTLE_S_MAX: Final = 120.0
+WARM_UP_S: Final = 120
+"""Of each rate that is tried."""
+WARM_UP_AFTER_BATCH_S: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +141,7 @@ def stays_below(options: Options, way: Way, cards_per_rate: float) -> Callable[[
     """Whether a rate keeps the p99 below P99_MS_MAX, by measuring it."""
 
     def probe(rate: int) -> bool:
-        load = Load(rate=rate, cards=round(cards_per_rate * rate), batch_s=options.load.batch_s)
+        load = replace(options.load, rate=rate, cards=round(cards_per_rate * rate))
         measured = measure(options, way, load, compares=False)
         p50, p99 = measured.quantile(0.5), measured.quantile(0.99)
         say(f"{NAMES[way]}: {rate:,}/s: p50 {p50:,.0f} ms, p99 {p99:,.0f} ms")
@@ -149,7 +153,7 @@ def stays_below(options: Options, way: Way, cards_per_rate: float) -> Callable[[
 def table(load: Load, rows: Sequence[Measured]) -> str:
     """The table of docs/benchmarks.md."""
     lines = [
-        f"{load.rate:,} transactions/s, {load.cards:,} cards, real-time batches of {load.batch_s} s",
+        f"{load.rate:,} transactions/s, {load.cards:,} cards, batches of {load.batch_s} s, {load.durability}",
         "",
         "| | minutes | alerts | batch ends | p50 ms | p95 ms | p99 ms | p99.9 ms | max ms | right |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -182,19 +186,26 @@ def parse_options(arguments: Sequence[str]) -> tuple[Options, bool]:
     add(
         "--rate", type=int, default=1000, help="transactions a second; the first with --highest (%(default)s)"
     )
+    add("--durability", default="sync", choices=get_args(Durability), help="of the broker (%(default)s)")
     add("--cards", type=int, default=10_000, help="how many there are at that rate (%(default)s)")
     add("--highest", action="store_true", help="find the highest rate that stays below 500 ms p99")
     read = parser.parse_args(arguments)
     usual: tuple[Way, ...] = ("realtime", "micro-batch", *(("quix",) if read.quix else ()))
     options = Options(
         ways=tuple(read.only or usual),
-        load=Load(rate=read.rate, cards=read.cards, batch_s=read.batch),
+        load=Load(rate=read.rate, cards=read.cards, batch_s=read.batch, durability=read.durability),
         minutes=read.minutes or (5 if read.highest else 12),
-        warm_up_s=read.warm_up or (120 if read.highest else read.batch + 30),
+        warm_up_s=_warm_up_s(read.warm_up, read.batch, is_search=read.highest),
         boundaries=0 if read.highest else read.boundaries,
         quix=read.quix,
     )
     return options, read.highest
+
+
+def _warm_up_s(given: int | None, batch_s: int, *, is_search: bool) -> int:
+    if given is not None:
+        return given
+    return WARM_UP_S if is_search else batch_s + WARM_UP_AFTER_BATCH_S
 
 
 def find_highest(options: Options) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 from typing import Final, Literal
@@ -24,7 +24,7 @@ from headrace.cli.demo_parts import (
     prepare,
 )
 from headrace.cli.foreground import free_port
-from headrace.config import Address
+from headrace.config import Address, Durability
 from headrace.supervisor import Supervisor
 
 Way = Literal["realtime", "micro-batch", "quix"]
@@ -42,6 +42,7 @@ class Load:
     rate: int
     cards: int
     batch_s: int
+    durability: Durability
 
     @property
     def count_max(self) -> int:
@@ -73,7 +74,8 @@ class Platform:
         )
         shutil.copyfile(HERE / "model.json", self.model)
         broker = broker_child(Address("127.0.0.1", free_port(0)), self.directory / "broker")
-        self.bootstrap = self._children.start(broker)
+        durable = (*broker.arguments, "--durability", self._load.durability)
+        self.bootstrap = self._children.start(replace(broker, arguments=durable))
         generator = self.example / "generate.py"
         prepare(generator, ("--bootstrap", self.bootstrap, "--topics-only"))
         self._set_limits()

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Target = Topic | Table
 """What a pipeline can write."""
-PATIENCE_MS_MAX: Final = 10_000
-"""A client that asks for records waits no longer than that for an answer; nor does who stops the pipeline."""
+PATIENCE_MS_MAX: Final = 5_000
+"""A client may wait so long for an answer when it is told to stop: less than a run is given to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +151,9 @@ def pipeline(
 
     A row whose column `_topic` names one of the `side_outputs` is written there instead.
 
-    With `patience`, results may come so much later, at most 10 seconds. Where nobody waits for them, it saves
-    work that slows down the pipelines beside it: real-time mode reads many records at a time, and
-    micro-batches begin no more often than that.
+    With `patience`, results may come about so much later, at most 5 seconds. Where nobody waits for them, it
+    saves work that slows down the pipelines beside it: real-time mode reads many records at a time, in
+    batches that are twice as long, and micro-batches begin no more often than that.
     """
     if not isinstance(writes, Target):
         raise PipelineError(

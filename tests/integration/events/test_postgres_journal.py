@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -81,37 +82,82 @@ def test_a_role_that_may_not_make_tables_can_use_them(headrace_postgres: TestDat
 
 
 def _made_by_the_version_before(database: TestDatabase) -> None:
-    """Its layout, and in place of its functions one that fails, to see that they are replaced."""
+    """A store with one event in it."""
     with PostgresJournal(database.dsn) as journal:
         write(journal, "a-1", new())
+    _put_functions_of_the_version_before(database)
+
+
+def _put_functions_of_the_version_before(database: TestDatabase) -> None:
+    """Those that want whole columns, and say nothing of their version."""
     (body,) = database.execute(
         "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'append_one'"
         " AND pronamespace = 'headrace_events'::regnamespace"
     )[0]
-    database.execute(str(body).replace("BEGIN", "BEGIN RAISE 'an old function';", 1))
-    database.execute("UPDATE headrace_events.layout SET version = 1")
+    before = re.sub(r"coalesce\((e\.\w+), [\w.]+\)", r"\1", str(body))
+    assert before != body
+    database.execute(before)
+    database.execute("COMMENT ON FUNCTION headrace_events.append_one IS NULL")
 
 
-def test_a_store_of_the_version_before_is_brought_up_to_date(headrace_postgres: TestDatabase) -> None:
-    _made_by_the_version_before(headrace_postgres)
-
-    with PostgresJournal(headrace_postgres.dsn) as journal:
-        write(journal, "a-1", new(), new())
-
-        assert [event.version for event in journal.read_stream("a-1")] == [1, 2, 3]
-    assert headrace_postgres.execute("SELECT version FROM headrace_events.layout") == [(2,)]
+def _functions_told(database: TestDatabase) -> str | None:
+    ((told,),) = database.execute("SELECT obj_description('headrace_events.append_one'::regproc, 'pg_proc')")
+    return None if told is None else str(told)
 
 
-def test_a_role_that_may_not_bring_a_store_up_to_date_is_told_who_may(
+def test_functions_of_the_version_before_are_replaced_while_its_programs_go_on(
+    headrace_postgres: TestDatabase,
+) -> None:
+    with PostgresJournal(headrace_postgres.dsn) as older:
+        write(older, "a-1", new())
+        _put_functions_of_the_version_before(headrace_postgres)
+        # As a program of that version calls them, prepared before they are replaced.
+        older._appends.functions_version = 1
+        write(older, "a-1", new(), new())
+        with PostgresJournal(headrace_postgres.dsn) as newer:
+            assert newer._appends.functions_version == 2
+            write(older, "a-1", new(), new())
+            write(newer, "a-1", new(), new())
+
+            assert [event.version for event in newer.read_stream("a-1")] == list(range(1, 8))
+    assert _functions_told(headrace_postgres) == "functions of headrace, version 2"
+
+
+def test_who_may_not_replace_functions_calls_them_as_the_version_before_did(
     headrace_postgres: TestDatabase,
 ) -> None:
     _made_by_the_version_before(headrace_postgres)
 
-    with (
-        _role_that_may_use_tables(headrace_postgres) as dsn,
-        pytest.raises(EventsError, match="open the store once as the role that owns them"),
-    ):
-        PostgresJournal(dsn)
+    with _role_that_may_use_tables(headrace_postgres) as dsn, PostgresJournal(dsn) as journal:
+        write(journal, "a-1", new("Opened"), new("Opened"))
+
+        assert [event.type for event in journal.read_stream("a-1")] == ["Happened", "Opened", "Opened"]
+    assert _functions_told(headrace_postgres) is None
+
+
+def test_newer_functions_than_ours_are_left_as_they_are(headrace_postgres: TestDatabase) -> None:
+    PostgresJournal(headrace_postgres.dsn).close()
+    newer = "functions of headrace, version 3"
+    headrace_postgres.execute(f"COMMENT ON FUNCTION headrace_events.append_one IS '{newer}'")
+
+    with PostgresJournal(headrace_postgres.dsn) as journal:
+        write(journal, "a-1", new(), new())
+
+    assert _functions_told(headrace_postgres) == newer
+
+
+def test_many_may_replace_functions_at_once(headrace_postgres: TestDatabase) -> None:
+    _made_by_the_version_before(headrace_postgres)
+
+    def use(number: int) -> None:
+        with PostgresJournal(headrace_postgres.dsn) as journal:
+            write(journal, f"a-{number}", new(), new())
+
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(use, range(2, 8)))
+
+    with PostgresJournal(headrace_postgres.dsn) as journal:
+        assert journal.head() == 13
 
 
 def test_a_server_that_does_not_answer_is_told_without_the_password() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from headrace import failpoints
 from headrace.clock import Clock
@@ -19,6 +19,8 @@ from headrace.events.postgres.tables import Tables
 from headrace.events.records import Append, Appended
 
 Answer = Appended | HeadraceError
+ALIKE_ONCE_SINCE: Final = 2
+"""Since which version of the functions what events of an append have alike may be told once."""
 
 
 class Appends:
@@ -30,6 +32,8 @@ class Appends:
         self._group: GroupCommit[Append, Appended] = GroupCommit(self._carry_out)
         self._lock = Lock()
         self._registered: set[tuple[str, int]] = set()
+        self.functions_version = 1
+        """Of the functions that are called: the oldest one, until it is known."""
 
     def submit(self, append: Append) -> Appended:
         """Append, with those that others append at the same time."""
@@ -53,15 +57,20 @@ class Appends:
             return error
 
     def _together(self, appends: Sequence[Append]) -> list[Answer]:
-        query, values = queries.APPEND_ONE, arguments_of_one(appends[0]) if len(appends) == 1 else None
-        if values is None:
-            query, values = queries.APPEND, arguments(appends)
+        query, values = self._call_for(appends)
         with self._tables.connections.lent("appending events") as connection:
             self._register_types(connection, appends)
             failpoints.hit("events.append")
             rows = self.call(connection, query, values)
             failpoints.hit("events.appended")
         return [outcome(append, row) for append, row in zip(appends, rows, strict=True)]
+
+    def _call_for(self, appends: Sequence[Append]) -> tuple[str, list[Text]]:
+        if len(appends) == 1:
+            values = arguments_of_one(appends[0], alike_once=self.functions_version >= ALIKE_ONCE_SINCE)
+            if values is not None:
+                return queries.APPEND_ONE, values
+        return queries.APPEND, arguments(appends)
 
     def call(self, connection: Connection, query: str, values: Sequence[Text]) -> list[tuple[Any, ...]]:
         """Call a function that appends, in a transaction of its own or in one that is open."""

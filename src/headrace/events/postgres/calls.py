@@ -1,8 +1,8 @@
 """What appends are as arguments of a function in functions.sql, and what its results mean.
 
 Lists go as texts with U+001E between their items: the database takes them apart faster than arrays, and they
-are faster to write. JSON never has that character in it; names and tags may not. What is the same for all
-events of an append to one stream goes once.
+are faster to write. No item may have that character in it. What is the same for all events of an append to
+one stream goes once, where the functions are new enough to understand that.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ def arguments(appends: Sequence[Append]) -> list[Text]:
     ]
 
 
-def arguments_of_one(append: Append) -> list[Text] | None:
-    """The arguments of the shorter function, if the append is one that it can carry out."""
+def arguments_of_one(append: Append, *, alike_once: bool) -> list[Text] | None:
+    """The arguments of the shorter function, if the append is one that it can carry out.
+
+    With `alike_once`, what all events have alike is told once.
+    """
     if len(append.writes) != 1 or append.conditions:
         return None
     write, command = append.writes[0], append.command
@@ -53,7 +56,7 @@ def arguments_of_one(append: Append) -> list[Text] | None:
         _joined([write.stream]),
         b"%d" % write.expected,
         b"%d" % len(write.events),
-        *_columns(write.events, alike_once=True),
+        *_columns(write.events, alike_once=alike_once),
     ]
 
 
@@ -66,8 +69,8 @@ def _columns(events: Sequence[NewEvent], *, alike_once: bool = False) -> list[Te
         _joined(ids),
         _joined(told(types)),
         _joined(list(map(str, told(schema_versions)))),
-        _SEPARATOR_BYTES.join(data),
-        _SEPARATOR_BYTES.join(told(metadata)),
+        _joined_bytes(data),
+        _joined_bytes(told(metadata)),
         _joined(list(map(_array, told(tags)))),
         _joined(list(map(_array, told(subjects)))),
     ]
@@ -79,7 +82,7 @@ def _whole(items: Sequence[T]) -> Sequence[T]:
 
 def _alike_once(items: Sequence[T]) -> Sequence[T]:
     """The first only, if all others are like it."""
-    return items if any(item != items[0] for item in items) else items[:1]
+    return items[:1] if items.count(items[0]) == len(items) else items
 
 
 def outcome(append: Append, row: tuple[Any, ...]) -> Appended | HeadraceError:
@@ -98,6 +101,15 @@ def outcome(append: Append, row: tuple[Any, ...]) -> Appended | HeadraceError:
         versions=dict(zip(streams, versions, strict=True)),
         is_repeat=word == "known",
     )
+
+
+def _joined_bytes(items: Sequence[bytes]) -> bytes:
+    text = _SEPARATOR_BYTES.join(items)
+    # JSON escapes both, but who writes it by hand may not.
+    if text.count(_SEPARATOR_BYTES) != len(items) - 1 or b"\0" in text:
+        for item in items:
+            require_storable(item.decode(errors="replace"))
+    return text
 
 
 def _joined(items: Sequence[str]) -> bytes:

@@ -61,8 +61,9 @@ class Connections:
         try:
             connection = self._take()
             try:
-                with explained(self.dsn, what):
-                    yield connection
+                yield connection
+            except psycopg.Error as error:
+                raise explanation(self.dsn, what, error) from error
             finally:
                 self._give_back(connection)
         finally:
@@ -82,10 +83,8 @@ class Connections:
 
     def _give_back(self, connection: Connection) -> None:
         with self._lock:
-            is_whole = (
-                not connection.closed
-                and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
-            )
+            # Of one that is closed, it is not known.
+            is_whole = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
             if is_whole and not self._is_closed:
                 self._idle.append((connection, time.monotonic()))
                 return

@@ -1,5 +1,5 @@
--- What is asked of an event store within one transaction. Replaced when a newer version of Headrace opens the
--- store, so that a program of an older one that is still running must be able to go on calling them.
+-- What is done in an event store within one transaction. A newer version of Headrace replaces them when it opens
+-- the store, so whatever programs of older versions call them with must go on being understood.
 
 -- The first event after a position that a condition names: [[after, types, tags], ...].
 -- All writers wait meanwhile, so it must not read the log: what is named is looked up by the index on tags or on
@@ -86,16 +86,20 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    base := coalesce((SELECT e.version FROM @schema@.events AS e
-                      WHERE e.aggregateid = stream ORDER BY e.version DESC LIMIT 1), 0);
+    SELECT coalesce((SELECT e.version FROM @schema@.events AS e
+                     WHERE e.aggregateid = stream ORDER BY e.version DESC LIMIT 1), 0),
+           last.position, last.recorded_at
+    INTO base, after_position, now_at
+    FROM (SELECT) AS one LEFT JOIN LATERAL (
+        SELECT e.position, e.recorded_at FROM @schema@.events AS e ORDER BY e.position DESC LIMIT 1
+    ) AS last ON true;
     IF expected <> -1 AND expected <> base THEN
         outcome := 'version';
         conflict := base;
         result_versions := ARRAY[expected];
+        after_position := NULL;
         RETURN;
     END IF;
-    SELECT e.position, e.recorded_at INTO after_position, now_at
-    FROM @schema@.events AS e ORDER BY e.position DESC LIMIT 1;
     after_position := coalesce(after_position, 0);
     now_at := greatest(coalesce(given_at, clock_timestamp()), now_at);
     last_position := after_position + event_count;
@@ -279,3 +283,6 @@ BEGIN
     END LOOP;
     RETURN low;
 END $$;
+
+-- By which these functions are told from those of other versions.
+COMMENT ON FUNCTION @schema@.append_one IS 'functions of headrace, version 2';

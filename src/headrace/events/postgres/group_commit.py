@@ -30,10 +30,16 @@ class _Ticket(Generic[Job, Result]):
     def __init__(self, job: Job, weight: int) -> None:
         self.job = job
         self.weight = weight
-        self.moved = Event()
+        self.moved: Event | None = None
+        """Set once it is carried out, or has to lead. Who leads from the start waits for nothing."""
         self.is_leader = False
         self.result: Result | None = None
         self.error: BaseException | None = None
+
+    def move(self) -> None:
+        """Let its thread go on, if it waits."""
+        if self.moved is not None:
+            self.moved.set()
 
 
 class GroupCommit(Generic[Job, Result]):
@@ -52,9 +58,11 @@ class GroupCommit(Generic[Job, Result]):
         with self._lock:
             self._waiting.append(ticket)
             ticket.is_leader = not self._is_led
+            if self._is_led:
+                ticket.moved = Event()
             self._is_led = True
-        if not ticket.is_leader:
-            self._await(ticket)
+        if ticket.moved is not None:
+            self._await(ticket, ticket.moved)
         if ticket.is_leader:
             self._lead()
         if ticket.error is not None:
@@ -62,9 +70,9 @@ class GroupCommit(Generic[Job, Result]):
         assert ticket.result is not None, "a leader's group begins with its own job"
         return ticket.result
 
-    def _await(self, ticket: _Ticket[Job, Result]) -> None:
+    def _await(self, ticket: _Ticket[Job, Result], moved: Event) -> None:
         try:
-            ticket.moved.wait()
+            moved.wait()
         except BaseException:
             # An interrupted thread must not be the one that the others wait for.
             with self._lock:
@@ -72,7 +80,7 @@ class GroupCommit(Generic[Job, Result]):
                     self._waiting.remove(ticket)
                 following = self._heir() if ticket.is_leader else None
             if following is not None:
-                following.moved.set()
+                following.move()
             raise
 
     def _heir(self) -> _Ticket[Job, Result] | None:
@@ -93,9 +101,9 @@ class GroupCommit(Generic[Job, Result]):
             with self._lock:
                 following = self._heir()
             for ticket in group:
-                ticket.moved.set()
+                ticket.move()
             if following is not None:
-                following.moved.set()
+                following.move()
 
     def _next_group(self) -> list[_Ticket[Job, Result]]:
         count, weight = 0, 0

@@ -67,7 +67,7 @@ class PostgresJournal:
         self._subjects = Subjects(self._tables, self._appends)
         try:
             with self._tables.connections.lent("opening an event store") as connection:
-                migrate(connection, schema)
+                self._appends.functions_version = migrate(connection, schema)
         except BaseException:
             self.close()
             raise

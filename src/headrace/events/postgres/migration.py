@@ -1,28 +1,37 @@
-"""The tables of a journal, made when it is first opened.
+"""The tables of a journal, made when it is first opened, and the functions that append to them.
 
 Whoever opens a journal looks for its tables. Where they are missing, they are made in one transaction, under
-a lock: of several that open it at once, one makes them. Where they are there, nothing is changed, so that
-a role without the right to make tables can use them; but where an older version of Headrace made them, what
-is new is added, which its programs that still run don't notice.
+a lock: of several that open it at once, one makes them. Where they are there, they are left as they are, so
+that a role without the right to make tables can use them.
+
+Functions of an older version are replaced by whoever may. Programs of that version don't notice: what they
+call them with is still understood. Who may not replace them calls them as that version did.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Final
-
-from psycopg.errors import InsufficientPrivilege
 
 from headrace.errors import ConfigError, EventsError
 from headrace.events.postgres.connections import Connection
 
 SCHEMA_NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-VERSION: Final = 2
-"""Of the tables and functions."""
-UPGRADED_FROM: Final = 1
-"""Has the same tables, and other functions."""
+VERSION: Final = 1
+"""Of the tables."""
+FUNCTIONS_VERSION: Final = 2
+"""Of the functions: what functions.sql says of itself. The first one said nothing."""
+
+_FUNCTIONS_COMMENT: Final = """
+    SELECT obj_description(p.oid, 'pg_proc'),
+           current_setting('transaction_read_only') = 'off'
+           AND pg_has_role(p.proowner, 'USAGE') AND has_schema_privilege(p.pronamespace, 'CREATE')
+    FROM pg_proc AS p WHERE p.oid = to_regproc(%s)
+"""
 
 
 def filled(text: str, schema: str) -> bytes:
@@ -58,19 +67,33 @@ def checked_schema(schema: str) -> str:
     return schema
 
 
-def migrate(connection: Connection, schema: str) -> None:
-    """Make the tables, if they are not there, and bring those of an older version up to date."""
-    if _version(connection, schema) == VERSION:
-        return
+def migrate(connection: Connection, schema: str) -> int:
+    """Make the tables, if they are not there, and replace older functions, if this role may.
+
+    Returns the version of the functions that are there then.
+    """
+    if _version(connection, schema) is None:
+        with _alone(connection, schema):
+            if _version(connection, schema) is None:
+                _make(connection, schema)
+    found, may_replace = _functions(connection, schema)
+    if found < FUNCTIONS_VERSION and may_replace:
+        with _alone(connection, schema):
+            # Another may have replaced them meanwhile, by even newer ones.
+            if _functions(connection, schema)[0] < FUNCTIONS_VERSION:
+                _run_file(connection, schema, "functions.sql")
+        found, _ = _functions(connection, schema)
+    return found
+
+
+@contextmanager
+def _alone(connection: Connection, schema: str) -> Iterator[None]:
+    """A transaction while nobody else appends, or is here."""
     # The lock is taken before the transaction: within one, what others have made meanwhile may stay unseen.
     connection.execute(filled("SELECT pg_advisory_lock(@lock@)", schema))
     try:
         with connection.transaction():
-            found = _version(connection, schema)
-            if found is None:
-                _make(connection, schema)
-            elif found == UPGRADED_FROM:
-                _upgrade(connection, schema)
+            yield
     finally:
         connection.execute(filled("SELECT pg_advisory_unlock(@lock@)", schema))
 
@@ -82,20 +105,18 @@ def _make(connection: Connection, schema: str) -> None:
     connection.execute(filled(f"CREATE TABLE @schema@.layout AS SELECT {VERSION} AS version", schema))
 
 
-def _upgrade(connection: Connection, schema: str) -> None:
-    try:
-        _run_file(connection, schema, "functions.sql")
-        connection.execute(filled("UPDATE @schema@.layout SET version = %s", schema), (VERSION,))
-    except InsufficientPrivilege as error:
-        raise EventsError(
-            f"the tables in schema {schema} are of layout {UPGRADED_FROM}, and this program needs {VERSION}: "
-            "open the store once as the role that owns them, which brings them up to date"
-        ) from error
-
-
 def _run_file(connection: Connection, schema: str, name: str) -> None:
     text = files("headrace.events.postgres").joinpath(name).read_text(encoding="utf-8")
     connection.execute(filled(text, schema))
+
+
+def _functions(connection: Connection, schema: str) -> tuple[int, bool]:
+    """Their version, and whether this role may replace them."""
+    row = connection.execute(_FUNCTIONS_COMMENT, (f"{schema}.append_one",)).fetchone()
+    if row is None:
+        raise EventsError(f"schema {schema} has no function append_one: it is not whole; restore it")
+    comment, may_replace = row
+    return (int(comment.split()[-1]) if comment else 1), bool(may_replace)
 
 
 def _version(connection: Connection, schema: str) -> int | None:
@@ -103,10 +124,10 @@ def _version(connection: Connection, schema: str) -> int | None:
     if table is None:
         return None
     row = connection.execute(filled("SELECT version FROM @schema@.layout", schema)).fetchone()
-    version: int | None = row[0] if row else None
-    if version not in {UPGRADED_FROM, VERSION}:
+    version = row[0] if row else None
+    if version != VERSION:
         raise EventsError(
             f"the tables in schema {schema} are of layout {version}, and this program knows {VERSION}: "
-            "use the version of Headrace that made them"
+            "use a version of Headrace that knows them"
         )
-    return version
+    return VERSION
