@@ -11,6 +11,9 @@ Kafka's default). The clients are the same programs for all: Kafka's own Produce
 ConsumerPerformance, confluent-kafka, and for single requests a socket that sends the same frame again once
 the last one was answered. All producers use acks=all.
 
+With `--only`, all of it is done once before it is measured: in a whole run, the rows before have warmed the
+brokers up.
+
 A ratio is ours divided by Kafka's, of the medians: above 1 is more work done per second. For memory and
 start-up it is a share: below 1 is less.
 """

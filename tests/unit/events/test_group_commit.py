@@ -111,7 +111,7 @@ def test_who_is_interrupted_as_it_is_to_lead_lets_the_next_one_lead() -> None:
     group: GroupCommit[int, int] = GroupCommit(worker.carry_out)
     heir, other = group_commit._Ticket[int, int](1, 1), group_commit._Ticket[int, int](2, 1)
     group._waiting, group._is_led, heir.is_leader = [heir, other], True, True
-    moved = other.moved = threading.Event()
+    moved = other.moved = Event()
 
     with pytest.raises(KeyboardInterrupt):
         group._await(heir, Interrupted())
