@@ -1,6 +1,6 @@
 """From a producer to an alert that a consumer sees: examples/fraud in both modes, and Quix Streams.
 
-    python bench/latency/fraud.py --quix VENV/bin/python              # 12 minutes of each, about 50 in all
+    python bench/latency/fraud.py --quix VENV/bin/python              # 12 minutes of each, about an hour in all
     python bench/latency/fraud.py --only realtime --minutes 1         # only to see that it works
     python bench/latency/fraud.py --only realtime --highest           # the highest rate below 500 ms p99
 
@@ -9,8 +9,8 @@ the generator, what judges, and this one, which consumes the alerts. An alert is
 made it fire: from the moment that the producing client has stamped it with, to the moment that its alert has
 been read here. Only the first sighting of an alert counts. Exactly-once results are read as committed.
 
-Measuring starts after `--warm-up` seconds, in which a first batch has ended, and in real-time mode goes on
-until at least `--boundaries` more have, because state is checkpointed there and events wait. Then the
+Measuring starts after `--warm-up` seconds, by default enough for a first batch to end, and in real-time mode
+goes on until at least `--boundaries` more have, because state is checkpointed there and events wait. Then the
 generator is stopped, and the alerts must be those of card_reference.py on the same log (see answers.py), or
 the benchmark fails.
 
