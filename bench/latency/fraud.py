@@ -1,6 +1,6 @@
 """From a producer to an alert that a consumer sees: examples/fraud in both modes, and Quix Streams.
 
-    python bench/latency/fraud.py --quix VENV/bin/python              # 12 minutes of each, about an hour in all
+    python bench/latency/fraud.py --quix VENV/bin/python              # 12 minutes of each, an hour in all
     python bench/latency/fraud.py --only realtime --minutes 1         # only to see that it works
     python bench/latency/fraud.py --only realtime --highest           # the highest rate below 500 ms p99
 
