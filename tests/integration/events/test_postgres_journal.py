@@ -146,6 +146,18 @@ def test_newer_functions_than_ours_are_left_as_they_are(headrace_postgres: TestD
     assert _functions_told(headrace_postgres) == newer
 
 
+def test_functions_with_a_comment_of_somebody_else_are_taken_for_old_ones(
+    headrace_postgres: TestDatabase,
+) -> None:
+    PostgresJournal(headrace_postgres.dsn).close()
+    headrace_postgres.execute("COMMENT ON FUNCTION headrace_events.append_one IS 'do not touch'")
+
+    with PostgresJournal(headrace_postgres.dsn) as journal:
+        write(journal, "a-1", new(), new())
+
+    assert _functions_told(headrace_postgres) == "functions of headrace, version 2"
+
+
 def test_many_may_replace_functions_at_once(headrace_postgres: TestDatabase) -> None:
     _made_by_the_version_before(headrace_postgres)
 

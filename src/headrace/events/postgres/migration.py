@@ -26,6 +26,7 @@ VERSION: Final = 1
 FUNCTIONS_VERSION: Final = 2
 """Of the functions: what functions.sql says of itself. The first one said nothing."""
 
+_FUNCTIONS_TOLD: Final = re.compile(r"functions of headrace, version (\d+)")
 _FUNCTIONS_COMMENT: Final = """
     SELECT obj_description(p.oid, 'pg_proc'),
            current_setting('transaction_read_only') = 'off'
@@ -116,7 +117,9 @@ def _functions(connection: Connection, schema: str) -> tuple[int, bool]:
     if row is None:
         raise EventsError(f"schema {schema} has no function append_one: it is not whole; restore it")
     comment, may_replace = row
-    return (int(comment.split()[-1]) if comment else 1), bool(may_replace)
+    # Who looks after the database may have put another comment there.
+    told = _FUNCTIONS_TOLD.fullmatch(comment or "")
+    return (int(told[1]) if told else 1), bool(may_replace)
 
 
 def _version(connection: Connection, schema: str) -> int | None:
