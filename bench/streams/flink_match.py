@@ -30,7 +30,7 @@ LARGE = {
 SEARCH = """
 INSERT INTO {sink}
 SELECT tx_1, tx_2, tx_3, tx_4 FROM {source} MATCH_RECOGNIZE (
-  PARTITION BY card ORDER BY at
+  PARTITION BY card ORDER BY happened
   MEASURES
     FIRST(probe.tx, 0) AS tx_1, FIRST(probe.tx, 1) AS tx_2, FIRST(probe.tx, 2) AS tx_3, big.tx AS tx_4
   ONE ROW PER MATCH AFTER MATCH SKIP PAST LAST ROW
@@ -60,7 +60,7 @@ def run(
     kafka = f"'connector' = 'kafka', 'properties.bootstrap.servers' = '{bootstrap}', 'format' = 'json'"
     tables.execute_sql(
         f"CREATE TABLE {source[0]} (tx BIGINT, card STRING, cents BIGINT, at_ms BIGINT, "
-        "at AS TO_TIMESTAMP_LTZ(at_ms, 3), WATERMARK FOR at AS at - INTERVAL '2' MINUTE) "
+        "happened AS TO_TIMESTAMP_LTZ(at_ms, 3), WATERMARK FOR happened AS happened - INTERVAL '2' MINUTE) "
         f"WITH ({kafka}, 'topic' = '{source[1]}', 'properties.group.id' = 'flink', "
         "'scan.startup.mode' = 'earliest-offset', 'scan.bounded.mode' = 'latest-offset')"
     )
