@@ -21,6 +21,7 @@ by its functions' names, so that workers of Spark can import it.
 from __future__ import annotations
 
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable
@@ -34,8 +35,8 @@ from headrace.events.upcasting import Upcast
 SEPARATOR: Final = "-"
 """Between the category and the rest of a stream's name."""
 STREAM_NAME_CHARACTERS_MAX: Final = 500
-UNSTORABLE: Final = "\0\x1e"
-"""No name may have these in it: PostgreSQL keeps no NUL, and U+001E separates names on their way."""
+UNSTORABLE: Final = re.compile("[\0\x1e]")
+"""What no name may have in it: PostgreSQL keeps no NUL, and U+001E separates names on their way."""
 _INITIAL: Final = object()
 
 
@@ -113,7 +114,7 @@ def fold(decider: Decider | type, events: Iterable[Any], state: Any = _INITIAL) 
 
 def require_storable(text: str) -> None:
     """Raise EventsError if a name has a character in it that a journal can't keep."""
-    if any(each in text for each in UNSTORABLE):
+    if UNSTORABLE.search(text):
         raise EventsError(
             f"{text[:100]!r} has a control character that can't be stored: leave out U+0000 and U+001E"
         )

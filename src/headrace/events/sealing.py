@@ -62,6 +62,8 @@ class Keyring:
     def make(self, subjects: Iterable[str]) -> None:
         """See to it that all of these persons have a key. Raises SubjectForgotten."""
         wanted = set(subjects)
+        if not wanted:
+            return
         self.fetch(wanted)
         missing = [each for each in wanted if self._keys[each] == SubjectKey(key=None)]
         if missing:

@@ -50,10 +50,10 @@ def arguments_of_one(append: Append, *, alike_once: bool) -> list[Text] | None:
         return None
     write, command = append.writes[0], append.command
     return [
-        _joined([command.id]) if command else None,
+        _joined((command.id,)) if command else None,
         b"\\x" + command.fingerprint.hex().encode() if command else None,
-        _joined([category_of(write.stream)]),
-        _joined([write.stream]),
+        _joined((category_of(write.stream),)),
+        _joined((write.stream,)),
         b"%d" % write.expected,
         b"%d" % len(write.events),
         *_columns(write.events, alike_once=alike_once),
@@ -63,6 +63,8 @@ def arguments_of_one(append: Append, *, alike_once: bool) -> list[Text] | None:
 def _columns(events: Sequence[NewEvent], *, alike_once: bool = False) -> list[Text]:
     if not events:
         return [b""] * len(NewEvent._fields)
+    if len(events) == 1:
+        return _columns_of_one(events[0])
     ids, types, schema_versions, data, metadata, tags, subjects = zip(*events, strict=True)
     told = _alike_once if alike_once else _whole
     return [
@@ -73,6 +75,20 @@ def _columns(events: Sequence[NewEvent], *, alike_once: bool = False) -> list[Te
         _joined_bytes(told(metadata)),
         _joined(list(map(_array, told(tags)))),
         _joined(list(map(_array, told(subjects)))),
+    ]
+
+
+def _columns_of_one(event: NewEvent) -> list[Text]:
+    """The same by a shorter way, for that is what most appends have."""
+    id_, type_, schema_version, data, metadata, tags, subjects = event
+    return [
+        id_.encode(),
+        _joined((type_,)),
+        b"%d" % schema_version,
+        _joined_bytes((data,)),
+        _joined_bytes((metadata,)),
+        _joined((_array(tags),)) if tags else b"{}",
+        _joined((_array(subjects),)) if subjects else b"{}",
     ]
 
 

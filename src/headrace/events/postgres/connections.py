@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import BoundedSemaphore, Lock
+from threading import Condition, Lock
+from types import TracebackType
 from typing import Any, Final
 
 import psycopg
@@ -46,57 +47,93 @@ class Connections:
 
     def __init__(self, dsn: str, size_max: int = CONNECTIONS_MAX) -> None:
         self.dsn = dsn
-        self._places = BoundedSemaphore(size_max)
-        self._lock = Lock()
+        self._size_max = size_max
+        self._changed = Condition(Lock())
+        """Held while what follows is looked at; told when a connection is given back."""
         self._idle: list[tuple[Connection, float]] = []
+        self._lent_count = 0
         self._is_closed = False
 
-    @contextmanager
-    def lent(self, what: str) -> Iterator[Connection]:
+    def lent(self, what: str) -> Lent:
         """A connection on which every statement is a transaction. `what` is said where it fails."""
-        if not self._places.acquire(timeout=WAIT_S_MAX):
-            raise StoreUnavailable(
-                f"{what}: no connection was free within {WAIT_S_MAX:.0f} s of {described(self.dsn)}"
-            )
+        return Lent(self, what)
+
+    def take(self, what: str) -> Connection:
+        """A connection, which has to be given back."""
+        connection, since_s = self._reserve(what)
         try:
-            connection = self._take()
-            try:
-                yield connection
-            except psycopg.Error as error:
-                raise explanation(self.dsn, what, error) from error
-            finally:
-                self._give_back(connection)
-        finally:
-            self._places.release()
+            while connection is not None:
+                if time.monotonic() - since_s < IDLE_S_MAX or _is_alive(connection):
+                    return connection
+                connection.close()
+                with self._changed:
+                    connection, since_s = self._idle.pop() if self._idle else (None, 0.0)
+            return connect(self.dsn)
+        except BaseException:
+            self._free()
+            raise
 
-    def _take(self) -> Connection:
-        while True:
-            with self._lock:
-                if self._is_closed:
-                    raise EventsError("the journal is closed: open another")
-                connection, since_s = self._idle.pop() if self._idle else (None, 0.0)
-            if connection is None:
-                return connect(self.dsn)
-            if time.monotonic() - since_s < IDLE_S_MAX or _is_alive(connection):
-                return connection
-            connection.close()
-
-    def _give_back(self, connection: Connection) -> None:
-        with self._lock:
-            # Of one that is closed, it is not known.
-            is_whole = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
-            if is_whole and not self._is_closed:
+    def give_back(self, connection: Connection) -> None:
+        """Let others have a connection, unless something is left open on it."""
+        # Of one that is closed, it is not known.
+        is_whole = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        with self._changed:
+            is_kept = is_whole and not self._is_closed
+            if is_kept:
                 self._idle.append((connection, time.monotonic()))
-                return
-        connection.close()
+            self._lent_count -= 1
+            self._changed.notify()
+        if not is_kept:
+            connection.close()
 
     def close(self) -> None:
         """Close those that are idle; the others when they are given back."""
-        with self._lock:
+        with self._changed:
             self._is_closed = True
             idle, self._idle = self._idle, []
+            self._changed.notify_all()
         for connection, _ in idle:
             connection.close()
+
+    def _reserve(self, what: str) -> tuple[Connection | None, float]:
+        """One that is idle, and since when; or the right to open one."""
+        with self._changed:
+            if self._lent_count >= self._size_max and not self._changed.wait_for(
+                lambda: self._is_closed or self._lent_count < self._size_max, WAIT_S_MAX
+            ):
+                raise StoreUnavailable(
+                    f"{what}: no connection was free within {WAIT_S_MAX:.0f} s of {described(self.dsn)}"
+                )
+            if self._is_closed:
+                raise EventsError("the journal is closed: open another")
+            self._lent_count += 1
+            return self._idle.pop() if self._idle else (None, 0.0)
+
+    def _free(self) -> None:
+        with self._changed:
+            self._lent_count -= 1
+            self._changed.notify()
+
+
+class Lent:
+    """Has a connection for as long as a block lasts. Not a generator: this is on the way of every append."""
+
+    __slots__ = ("_connection", "_connections", "_what")
+
+    def __init__(self, connections: Connections, what: str) -> None:
+        self._connections = connections
+        self._what = what
+
+    def __enter__(self) -> Connection:
+        self._connection = self._connections.take(self._what)
+        return self._connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connections.give_back(self._connection)
+        if isinstance(error, psycopg.Error):
+            raise explanation(self._connections.dsn, self._what, error) from error
 
 
 def connect(dsn: str) -> Connection:
