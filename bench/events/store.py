@@ -32,7 +32,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -87,18 +88,22 @@ def main() -> None:
         with EmbeddedPostgres(PostgresConfig(data_dir=directory)) as server:
             for number in range(options.runs):
                 for side, (interpreter, program) in enumerate(sides):
-                    dsn = _fresh(server.dsn, f"side_{side}_{number}")
-                    measured[side].append(_run(interpreter, program, dsn, options.share))
+                    with _fresh(server.dsn, f"side_{side}_{number}") as dsn:
+                        measured[side].append(_run(interpreter, program, dsn, options.share))
     finally:
         shutil.rmtree(directory)
     print(_table(measured))
 
 
-def _fresh(dsn: str, name: str) -> str:
+@contextmanager
+def _fresh(dsn: str, name: str) -> Iterator[str]:
+    """An empty database, which is dropped then: nothing that it leaves is vacuumed in the next one's time."""
+    database = sql.Identifier(name)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(database))
         connection.execute("CHECKPOINT")
-    return make_conninfo(dsn, dbname=name)
+        yield make_conninfo(dsn, dbname=name)
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
 
 
 def _run(interpreter: str, program: str, dsn: str, share: float) -> Run:
