@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import pyarrow as pa
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.streams.buckets.tables import KeptTables, Owner, read_table
+from headrace.streams.buckets.tables import SMALL_BYTES_MAX, KeptTables, Owner, read_table, write_table
 
 
 class Store:
@@ -83,3 +85,45 @@ def test_a_table_that_grows_by_a_piece_in_each_step_is_kept_in_one(store: Store)
 def test_another_number_of_buckets_is_refused(store: Store) -> None:
     with pytest.raises(PipelineError, match="made with 8 buckets, not 9: set buckets=8"):
         store.tables(bucket_count=9).get("a")
+
+
+LARGE = pa.table(
+    {
+        "n": pa.array(range(-SMALL_BYTES_MAX, SMALL_BYTES_MAX), pa.int64()),
+        "text": [None if n % 7 == 0 else f"card-{n}" for n in range(2 * SMALL_BYTES_MAX)],
+        "list": [[n] * (n % 3) for n in range(2 * SMALL_BYTES_MAX)],
+    }
+)
+
+
+def test_a_large_table_is_kept_as_less_bytes_that_are_all_ascii_and_read_as_it_was(store: Store) -> None:
+    store.apply(store.tables().changes({"a": LARGE}))
+
+    assert store.blobs["a"].isascii()
+    assert len(store.blobs["a"]) < LARGE.nbytes
+    assert store.tables()["a"].equals(LARGE)
+    assert read_table(bytearray(store.blobs["a"])).equals(LARGE)
+    assert read_table(memoryview(store.blobs["a"])).equals(LARGE)
+
+
+def test_a_large_table_that_was_kept_as_it_is_by_an_older_version_is_read_and_written_anew(
+    store: Store,
+) -> None:
+    owner = Owner(operator="seen", by=("n",), bucket_count=8)
+    store.blobs["a"] = write_table(LARGE, owner.metadata)
+    tables = store.tables()
+
+    changes = tables.changes({"a": tables["a"].slice(1)})
+    store.apply(changes)
+
+    assert store.blobs["a"].isascii()
+    assert store.tables()["a"].equals(LARGE.slice(1))
+    assert store.tables()["a"].schema.metadata == tables["a"].schema.metadata
+
+
+def test_what_keeps_no_bytes_that_compress_is_read_as_it_was(store: Store) -> None:
+    noise = pa.table({"n": [random.Random(7).randbytes(100 * SMALL_BYTES_MAX)]})
+
+    store.apply(store.tables().changes({"a": noise}))
+
+    assert store.tables()["a"].equals(noise)
