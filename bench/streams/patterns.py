@@ -13,9 +13,10 @@ the start of its query to the last batch. "Steady" are all batches but the first
 started. What is found is compared with what a loop over each card's transactions finds, and the benchmark
 fails where they differ. The first way runs also with ten times as many cards.
 
-Flink SQL looks for the same with MATCH_RECOGNIZE, which knows no others between them: with two tasks, without
+Flink SQL looks for the same with MATCH_RECOGNIZE, for rows that follow each other: with two tasks, without
 checkpoints, at least once, to the end of the topic. It has no batches, so that of its runs, which a shorter
-one warms up, the whole is measured: compare it with the whole of ours, which has its query's start in it.
+one warms up, the whole is measured, from submitting the job, for which it starts a cluster in its process, to
+the job's end: compare it with the whole of ours, which has its query's start in it, but not Spark's.
 """
 
 from __future__ import annotations

@@ -149,6 +149,52 @@ def test_a_server_that_is_down_takes_no_place(server: Server) -> None:
         assert len(server.made) == 1
 
 
+def test_who_is_interrupted_before_the_end_of_a_block_takes_no_place_for_good(server: Server) -> None:
+    connections = Connections(DSN, size_max=1)
+
+    lent = connections.lent("reading")
+    lent.__enter__()
+    del lent
+
+    with connections.lent("reading"):
+        assert len(server.made) == 1
+
+
+def test_who_is_interrupted_while_giving_back_takes_no_place_for_good(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = Connections(DSN, size_max=1)
+
+    def interrupted(_: Made) -> TransactionStatus:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt), connections.lent("reading"):
+        patched.setattr(Made, "transaction_status", property(interrupted))
+
+    assert server.made[0].is_closed
+    with connections.lent("reading"):
+        assert len(server.made) == 2
+
+
+def test_one_that_is_found_dead_while_all_are_closed_is_not_replaced(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = Connections(DSN)
+    with connections.lent("reading"):
+        pass
+    monkeypatch.setattr(module, "IDLE_S_MAX", -1.0)
+
+    def dies(_: Made, query: str) -> None:
+        connections.close()
+        raise psycopg.OperationalError(f"{query}: the server is gone")
+
+    monkeypatch.setattr(Made, "execute", dies)
+    with pytest.raises(EventsError, match="the journal is closed"), connections.lent("reading"):
+        pass
+
+    assert len(server.made) == 1
+
+
 def test_the_database_s_errors_are_told_in_our_words_and_all_others_as_they_are(server: Server) -> None:
     connections = Connections(DSN)
 

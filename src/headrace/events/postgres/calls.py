@@ -82,7 +82,7 @@ def _columns_of_one(event: NewEvent) -> list[Text]:
     """The same by a shorter way, for that is what most appends have."""
     id_, type_, schema_version, data, metadata, tags, subjects = event
     return [
-        id_.encode(),
+        _joined((id_,)),
         _joined((type_,)),
         b"%d" % schema_version,
         _joined_bytes((data,)),

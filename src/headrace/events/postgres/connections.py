@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Condition, Lock
+from threading import Condition, RLock
 from types import TracebackType
 from typing import Any, Final
 
@@ -48,8 +48,9 @@ class Connections:
     def __init__(self, dsn: str, size_max: int = CONNECTIONS_MAX) -> None:
         self.dsn = dsn
         self._size_max = size_max
-        self._changed = Condition(Lock())
-        """Held while what follows is looked at; told when a connection is given back."""
+        # One that a thread may take twice: what is collected as garbage may be something lent.
+        self._lock = RLock()
+        self._freed = Condition(self._lock)
         self._idle: list[tuple[Connection, float]] = []
         self._lent_count = 0
         self._is_closed = False
@@ -60,14 +61,14 @@ class Connections:
 
     def take(self, what: str) -> Connection:
         """A connection, which has to be given back."""
-        connection, since_s = self._reserve(what)
+        connection, since_s = self._first(what)
         try:
             while connection is not None:
                 if time.monotonic() - since_s < IDLE_S_MAX or _is_alive(connection):
                     return connection
                 connection.close()
-                with self._changed:
-                    connection, since_s = self._idle.pop() if self._idle else (None, 0.0)
+                with self._lock:
+                    connection, since_s = self._next()
             return connect(self.dsn)
         except BaseException:
             self._free()
@@ -75,44 +76,52 @@ class Connections:
 
     def give_back(self, connection: Connection) -> None:
         """Let others have a connection, unless something is left open on it."""
-        # Of one that is closed, it is not known.
-        is_whole = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
-        with self._changed:
-            is_kept = is_whole and not self._is_closed
-            if is_kept:
-                self._idle.append((connection, time.monotonic()))
-            self._lent_count -= 1
-            self._changed.notify()
-        if not is_kept:
-            connection.close()
+        is_kept = False
+        try:
+            # Of one that is closed, it is not known.
+            is_whole = connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+            with self._lock:
+                if is_whole and not self._is_closed:
+                    self._idle.append((connection, time.monotonic()))
+                    is_kept = True
+        finally:
+            # In this order, so that there are never more than there may be.
+            if not is_kept:
+                connection.close()
+            self._free()
 
     def close(self) -> None:
         """Close those that are idle; the others when they are given back."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
-            self._changed.notify_all()
+            self._freed.notify_all()
         for connection, _ in idle:
             connection.close()
 
-    def _reserve(self, what: str) -> tuple[Connection | None, float]:
-        """One that is idle, and since when; or the right to open one."""
-        with self._changed:
-            if self._lent_count >= self._size_max and not self._changed.wait_for(
+    def _first(self, what: str) -> tuple[Connection | None, float]:
+        """The same as `_next`, which counts as lent then; waits until there may be one more."""
+        with self._lock:
+            if self._lent_count >= self._size_max and not self._freed.wait_for(
                 lambda: self._is_closed or self._lent_count < self._size_max, WAIT_S_MAX
             ):
                 raise StoreUnavailable(
                     f"{what}: no connection was free within {WAIT_S_MAX:.0f} s of {described(self.dsn)}"
                 )
-            if self._is_closed:
-                raise EventsError("the journal is closed: open another")
+            found = self._next()
             self._lent_count += 1
-            return self._idle.pop() if self._idle else (None, 0.0)
+            return found
+
+    def _next(self) -> tuple[Connection | None, float]:
+        """One that is idle, and since when; or none, so that one is to be opened. Called under the lock."""
+        if self._is_closed:
+            raise EventsError("the journal is closed: open another")
+        return self._idle.pop() if self._idle else (None, 0.0)
 
     def _free(self) -> None:
-        with self._changed:
+        with self._lock:
             self._lent_count -= 1
-            self._changed.notify()
+            self._freed.notify()
 
 
 class Lent:
@@ -123,6 +132,7 @@ class Lent:
     def __init__(self, connections: Connections, what: str) -> None:
         self._connections = connections
         self._what = what
+        self._connection: Connection | None = None
 
     def __enter__(self) -> Connection:
         self._connection = self._connections.take(self._what)
@@ -131,9 +141,20 @@ class Lent:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connections.give_back(self._connection)
+        self._give_back()
         if isinstance(error, psycopg.Error):
             raise explanation(self._connections.dsn, self._what, error) from error
+
+    def __del__(self) -> None:
+        """Who is interrupted at the wrong moment never gets to the end of the block."""
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._connection is not None:
+            try:
+                self._connections.give_back(self._connection)
+            finally:
+                self._connection = None
 
 
 def connect(dsn: str) -> Connection:

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.streams.buckets.tables import SMALL_BYTES_MAX, KeptTables, Owner, read_table, write_table
+from headrace.streams.buckets.tables import (
+    SMALL_BYTES_MAX,
+    KeptTables,
+    Owner,
+    read_table,
+    write_kept,
+    write_table,
+)
 
 
 class Store:
@@ -94,6 +101,7 @@ LARGE = pa.table(
         "list": [[n] * (n % 3) for n in range(2 * SMALL_BYTES_MAX)],
     }
 )
+LARGE_KEPT = write_kept(LARGE, {})
 
 
 def test_a_large_table_is_kept_as_less_bytes_that_are_all_ascii_and_read_as_it_was(store: Store) -> None:
@@ -127,3 +135,11 @@ def test_what_keeps_no_bytes_that_compress_is_read_as_it_was(store: Store) -> No
     store.apply(store.tables().changes({"a": noise}))
 
     assert store.tables()["a"].equals(noise)
+
+
+@pytest.mark.parametrize("blob", [b"//////////////", b"/not base64", b"!", LARGE_KEPT[:5000]])
+def test_what_can_t_be_read_says_whose_state_it_is_and_what_to_do(store: Store, blob: bytes) -> None:
+    store.blobs["a"] = blob
+
+    with pytest.raises(PipelineError, match=r"the state of seen can't be read: .* name to start anew"):
+        store.tables()["a"]
