@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import PipelineError
 from headrace.streams.buckets.kept_rows import kept_rows, parse_key
-from headrace.streams.buckets.tables import Owner, write_table
+from headrace.streams.buckets.tables import Owner, write_kept, write_table
 
 ONE = Owner(operator="counts", by=("card",), bucket_count=2)
 TWO = Owner(operator="pairs", by=("card", "shop"), bucket_count=2)
@@ -34,6 +34,15 @@ def test_a_key_of_several_columns_is_found_by_all_of_them() -> None:
     found = kept_rows(PAIRS, parse_key(["card=a", "shop=2"]), limit=10)
 
     assert [row.row for row in found] == [{"card": "a", "shop": 2, "n": 6}]
+
+
+def test_a_key_is_found_in_a_large_table_which_is_kept_compressed() -> None:
+    large = pa.table({"card": [f"card-{n}" for n in range(5000)], "n": range(5000)})
+    tables = [("keys", write_kept(large, ONE.metadata))]
+
+    found = kept_rows(tables, parse_key(["card-4711"]), limit=10)
+
+    assert [row.row for row in found] == [{"card": "card-4711", "n": 4711}]
 
 
 def test_without_a_key_there_are_as_many_rows_as_are_asked_for() -> None:
