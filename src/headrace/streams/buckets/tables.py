@@ -12,8 +12,7 @@ So a logic that divides its state over many tables pays only for those that it l
 
 All but small tables are compressed, and written as base64. Spark hands each byte of a state to Python as a
 letter of a text, and those beyond ASCII take it four times as long: so reading is as much faster, although a
-third more is read. It is also a third more in checkpoints than what Spark's own compression, which finds
-nothing left to do, would make of the tables.
+third more is read. Checkpoints pay for it: Spark compresses what it keeps, too, and base64 is a third more.
 
 The schema's metadata says whose table it is, for those who look into a checkpoint, and with how many buckets
 it was made: with another number, keys would be looked for where they are not.
