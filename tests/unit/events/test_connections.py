@@ -62,6 +62,16 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return server
 
 
+@pytest.fixture
+def with_idle(server: Server, monkeypatch: pytest.MonkeyPatch) -> Connections:  # noqa: ARG001 - it connects
+    """One of them was idle for too long to be relied on."""
+    connections = Connections(DSN)
+    with connections.lent("reading"):
+        pass
+    monkeypatch.setattr(module, "IDLE_S_MAX", -1.0)
+    return connections
+
+
 def test_one_that_was_given_back_is_lent_again(server: Server) -> None:
     connections = Connections(DSN)
 
@@ -85,17 +95,12 @@ def test_one_on_which_a_transaction_is_open_is_closed(server: Server) -> None:
 
 
 def test_one_that_was_idle_for_long_is_lent_only_if_it_is_alive(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, with_idle: Connections
 ) -> None:
-    connections = Connections(DSN)
-    with connections.lent("reading"):
-        pass
-    monkeypatch.setattr(module, "IDLE_S_MAX", -1.0)
-
-    with connections.lent("reading"):
+    with with_idle.lent("reading"):
         assert len(server.made) == 1
     server.made[0].is_alive = False
-    with connections.lent("reading"):
+    with with_idle.lent("reading"):
         assert len(server.made) == 2
 
     assert [each.is_closed for each in server.made] == [True, False]
@@ -177,19 +182,14 @@ def test_who_is_interrupted_while_giving_back_takes_no_place_for_good(
 
 
 def test_one_that_is_found_dead_while_all_are_closed_is_not_replaced(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: Server, with_idle: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connections = Connections(DSN)
-    with connections.lent("reading"):
-        pass
-    monkeypatch.setattr(module, "IDLE_S_MAX", -1.0)
-
     def dies(_: Made, query: str) -> None:
-        connections.close()
+        with_idle.close()
         raise psycopg.OperationalError(f"{query}: the server is gone")
 
     monkeypatch.setattr(Made, "execute", dies)
-    with pytest.raises(EventsError, match="the journal is closed"), connections.lent("reading"):
+    with pytest.raises(EventsError, match="the journal is closed"), with_idle.lent("reading"):
         pass
 
     assert len(server.made) == 1
