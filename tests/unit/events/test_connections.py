@@ -63,7 +63,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 @pytest.fixture
-def with_idle(server: Server, monkeypatch: pytest.MonkeyPatch) -> Connections:  # noqa: ARG001 - it connects
+def with_idle(server: Server, monkeypatch: pytest.MonkeyPatch) -> Connections:
     """One of them was idle for too long to be relied on."""
     connections = Connections(DSN)
     with connections.lent("reading"):

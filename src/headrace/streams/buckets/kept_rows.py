@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import PipelineError
-from headrace.streams.buckets.tables import BY_KEY, OPERATOR_KEY, read_table
+from headrace.streams.buckets.tables import BY_KEY, OPERATOR_KEY, read_kept
 
 _TIMERS = "_timers"
 
@@ -44,7 +44,7 @@ def kept_rows(
     """The rows of the tables that belong to a key, or all where it is empty; `limit` at most."""
     found: list[KeptRow] = []
     for name, blob in tables:
-        table = read_table(blob)
+        table = read_kept(blob, f"the pipeline ({name})")
         metadata = table.schema.metadata or {}
         by = json.loads(metadata.get(BY_KEY, b"[]"))
         if not by or not set(by) <= set(table.column_names):

@@ -88,6 +88,17 @@ def read_table(blob: bytes | bytearray | memoryview) -> pa.Table:
     return pa.ipc.open_stream(pa.py_buffer(stream), options=_AS_READ).read_all()
 
 
+def read_kept(blob: bytes | bytearray, whose: str) -> pa.Table:
+    """A table of the state. `whose` is said where it can't be read."""
+    try:
+        return read_table(blob)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise PipelineError(
+            f"the state of {whose} can't be read: {error}. If a newer version has written it, run that one, "
+            "or else give the pipeline another name to start anew"
+        ) from error
+
+
 def _stream_of(table: pa.Table, options: pa.ipc.IpcWriteOptions | None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -137,13 +148,7 @@ class KeptTables(Mapping[str, pa.Table]):
         return {**written, **dict.fromkeys(gone)}
 
     def _table(self, blob: bytes | bytearray) -> pa.Table:
-        try:
-            table = read_table(blob)
-        except (pa.ArrowException, ValueError, OSError) as error:
-            raise PipelineError(
-                f"the state of {self._owner.operator} can't be read: {error}. If a newer version has written "
-                "it, run that one, or else give the pipeline another name to start anew"
-            ) from error
+        table = read_kept(blob, self._owner.operator)
         made_with = int(table.schema.metadata[BUCKETS_KEY])
         if made_with != self._owner.bucket_count:
             raise PipelineError(

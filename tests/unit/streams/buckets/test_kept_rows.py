@@ -56,3 +56,10 @@ def test_a_key_that_can_t_be_one_is_refused() -> None:
         kept_rows(TABLES, parse_key(["user=a"]), limit=10)
     with pytest.raises(PipelineError, match="'a' is no part of a key"):
         parse_key(["card=a", "a"])
+
+
+def test_a_table_that_can_t_be_read_is_named_with_what_to_do() -> None:
+    with pytest.raises(
+        PipelineError, match=r"the state of the pipeline \(keys\) can't be read: .* newer version"
+    ):
+        kept_rows([("keys", b"/damaged")], {}, limit=10)
