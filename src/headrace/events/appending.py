@@ -45,6 +45,7 @@ class Appender:
     def __init__(self, journal: Journal, codec: EventCodec) -> None:
         self._journal = journal
         self._codec = codec
+        self._bare_metadata = _Metadata({}, None)
 
     def append(
         self,
@@ -56,7 +57,8 @@ class Appender:
     ) -> Appended:
         """Append all of it, or nothing."""
         keyring = Keyring(self._journal)
-        keyring.make(self._codec.subjects(event for write in writes for event in write.events))
+        if self._codec.has_personal:
+            keyring.make(self._codec.subjects(event for write in writes for event in write.events))
         append = Append(
             writes=tuple(self._encoded(write, mark, about, keyring) for write in writes),
             conditions=tuple(conditions),
@@ -72,8 +74,10 @@ class Appender:
         category_of(write.stream)
         if write.expected < ANY:
             raise EventsError(f"version {write.expected} can't be expected: use ANY, NONE or a version")
-        command_id = None if mark is None else mark.id
-        metadata = _Metadata(about, command_id)
+        if about or mark is not None:
+            metadata = _Metadata(about, None if mark is None else mark.id)
+        else:
+            metadata = self._bare_metadata
         encode = self._codec.encode
         return StreamWrite(
             stream=write.stream,

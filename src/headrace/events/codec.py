@@ -36,6 +36,8 @@ class EventCodec:
             if not described.personal
         }
         """What decodes events of a type and version straight to their class, where that can be done."""
+        self.has_personal = any(described.personal for described in self.by_name.values())
+        """Whether there are events at all that carry personal data."""
 
     def _add(self, described: EventType) -> None:
         known = self.by_name.get(described.name)

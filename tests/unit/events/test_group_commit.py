@@ -111,12 +111,12 @@ def test_who_is_interrupted_as_it_is_to_lead_lets_the_next_one_lead() -> None:
     group: GroupCommit[int, int] = GroupCommit(worker.carry_out)
     heir, other = group_commit._Ticket[int, int](1, 1), group_commit._Ticket[int, int](2, 1)
     group._waiting, group._is_led, heir.is_leader = [heir, other], True, True
-    moved = other.moved = Event()
+    heir.moved = Interrupted()
 
     with pytest.raises(KeyboardInterrupt):
-        group._await(heir, Interrupted())
+        group._await(heir)
 
-    assert (other.is_leader, moved.is_set(), group._waiting) == (True, True, [other])
+    assert (other.is_leader, other.moved.is_set(), group._waiting) == (True, True, [other])
 
 
 def test_after_an_error_of_the_whole_group_others_go_on() -> None:

@@ -41,6 +41,24 @@ def arguments(appends: Sequence[Append]) -> list[Text]:
     ]
 
 
+def arguments_of_event(append: Append) -> list[Text] | None:
+    """The arguments of the query that appends one event, without the time, if that is all.
+
+    In the order of the query: first what is written, then, behind the time, what is asked for.
+    """
+    if append.command is not None or append.conditions or append.event_count != 1 or len(append.writes) != 1:
+        return None
+    write = append.writes[0]
+    stream = _joined((write.stream,))
+    return [
+        _joined((category_of(write.stream),)),
+        stream,
+        *_columns_of_one(write.events[0]),
+        stream,
+        b"%d" % write.expected,
+    ]
+
+
 def arguments_of_one(append: Append, *, alike_once: bool) -> list[Text] | None:
     """The arguments of the shorter function, if the append is one that it can carry out.
 

@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.string import ByteaBinaryLoader
 
 from headrace.errors import ConfigError, EventsError, HeadraceError, StoreUnavailable
+from headrace.events.postgres.busy_wait import BusyWait
 
 CONNECTIONS_MAX: Final = 16
 """How many are open at once for reading and writing; who needs one more waits."""
@@ -40,13 +41,16 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         self.prepared: dict[bytes, bytes] = {}
         """Names of statements."""
         self.loaders = adapt.Transformer()
+        self.busy_wait: BusyWait | None = None
+        """How to wait for the answer of such a call, if not asleep."""
 
 
 class Connections:
     """Lends connections. Safe to use from any thread."""
 
-    def __init__(self, dsn: str, size_max: int = CONNECTIONS_MAX) -> None:
+    def __init__(self, dsn: str, size_max: int = CONNECTIONS_MAX, *, busy_wait: bool = False) -> None:
         self.dsn = dsn
+        self._busy_wait = busy_wait
         self._size_max = size_max
         # One that a thread may take twice: what is collected as garbage may be something lent.
         self._lock = RLock()
@@ -69,7 +73,7 @@ class Connections:
                 connection.close()
                 with self._lock:
                     connection, since_s = self._next()
-            return connect(self.dsn)
+            return self._connect()
         except BaseException:
             self._free()
             raise
@@ -98,6 +102,12 @@ class Connections:
             self._freed.notify_all()
         for connection, _ in idle:
             connection.close()
+
+    def _connect(self) -> Connection:
+        connection = connect(self.dsn)
+        if self._busy_wait:
+            connection.busy_wait = BusyWait(connection.pgconn.socket)
+        return connection
 
     def _first(self, what: str) -> tuple[Connection | None, float]:
         """The same as `_next`, which counts as lent then; waits until there may be one more."""

@@ -30,16 +30,11 @@ class _Ticket(Generic[Job, Result]):
     def __init__(self, job: Job, weight: int) -> None:
         self.job = job
         self.weight = weight
-        self.moved: Event | None = None
-        """Set once it is carried out, or has to lead. Who leads from the start waits for nothing."""
+        self.moved = Event()
+        """Set once it is carried out, or has to lead."""
         self.is_leader = False
         self.result: Result | None = None
         self.error: BaseException | None = None
-
-    def move(self) -> None:
-        """Let its thread go on, if it waits."""
-        if self.moved is not None:
-            self.moved.set()
 
 
 class GroupCommit(Generic[Job, Result]):
@@ -54,15 +49,12 @@ class GroupCommit(Generic[Job, Result]):
 
     def submit(self, job: Job, weight: int = 1) -> Result:
         """Wait until a job is carried out. Raises its error."""
-        ticket: _Ticket[Job, Result] = _Ticket(job, weight)
         with self._lock:
-            self._waiting.append(ticket)
-            ticket.is_leader = not self._is_led
-            if self._is_led:
-                ticket.moved = Event()
+            ticket = self._queued(job, weight) if self._is_led else None
             self._is_led = True
-        if ticket.moved is not None:
-            self._await(ticket, ticket.moved)
+        if ticket is None:
+            return self._lead_alone(job)
+        self._await(ticket)
         if ticket.is_leader:
             self._lead()
         if ticket.error is not None:
@@ -70,9 +62,27 @@ class GroupCommit(Generic[Job, Result]):
         assert ticket.result is not None, "a leader's group begins with its own job"
         return ticket.result
 
-    def _await(self, ticket: _Ticket[Job, Result], moved: Event) -> None:
+    def _queued(self, job: Job, weight: int) -> _Ticket[Job, Result]:
+        ticket: _Ticket[Job, Result] = _Ticket(job, weight)
+        self._waiting.append(ticket)
+        return ticket
+
+    def _lead_alone(self, job: Job) -> Result:
+        """Carry out a job that has met nobody, and hand over to whoever has come meanwhile."""
         try:
-            moved.wait()
+            (answer,) = self._carry_out((job,))
+        finally:
+            with self._lock:
+                following = self._heir()
+            if following is not None:
+                following.moved.set()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _await(self, ticket: _Ticket[Job, Result]) -> None:
+        try:
+            ticket.moved.wait()
         except BaseException:
             # An interrupted thread must not be the one that the others wait for.
             with self._lock:
@@ -80,7 +90,7 @@ class GroupCommit(Generic[Job, Result]):
                     self._waiting.remove(ticket)
                 following = self._heir() if ticket.is_leader else None
             if following is not None:
-                following.move()
+                following.moved.set()
             raise
 
     def _heir(self) -> _Ticket[Job, Result] | None:
@@ -101,9 +111,9 @@ class GroupCommit(Generic[Job, Result]):
             with self._lock:
                 following = self._heir()
             for ticket in group:
-                ticket.move()
+                ticket.moved.set()
             if following is not None:
-                following.move()
+                following.moved.set()
 
     def _next_group(self) -> list[_Ticket[Job, Result]]:
         count, weight = 0, 0

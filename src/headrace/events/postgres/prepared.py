@@ -31,10 +31,17 @@ def numbered(query: bytes) -> bytes:
     return _PLACE.sub(lambda _: b"$%d" % next(numbers), query)
 
 
-def run(connection: Connection, statement: bytes, values: Sequence[Text]) -> list[tuple[Any, ...]]:
-    """Run a statement, which is prepared if it is not yet. The rows that it gives."""
+def run(
+    connection: Connection, statement: bytes, values: Sequence[Text], *, is_quick: bool = False
+) -> list[tuple[Any, ...]]:
+    """Run a statement, which is prepared if it is not yet. The rows that it gives.
+
+    One that is quick may be waited for without going to sleep.
+    """
     name = connection.prepared.get(statement) or _prepared(connection, statement)
     connection.pgconn.send_query_prepared(name, values, result_format=pq.Format.BINARY)
+    if is_quick and connection.busy_wait is not None:
+        connection.busy_wait.wait()
     result = _result(connection)
     connection.loaders.set_pgresult(result)
     return connection.loaders.load_rows(0, result.ntuples, tuple)

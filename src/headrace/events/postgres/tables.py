@@ -17,9 +17,9 @@ Values = Sequence[Any] | Mapping[str, Any]
 class Tables:
     """Asks one schema. Safe to use from any thread."""
 
-    def __init__(self, dsn: str, schema: str) -> None:
+    def __init__(self, dsn: str, schema: str, *, busy_wait: bool = False) -> None:
         self.schema = schema
-        self.connections = Connections(dsn)
+        self.connections = Connections(dsn, busy_wait=busy_wait)
         self._filled: dict[str, bytes] = {}
         self._numbered: dict[str, bytes] = {}
 
@@ -37,12 +37,14 @@ class Tables:
         cursor.execute(text, values or None)
         return cursor.fetchall() if cursor.description else []
 
-    def call(self, connection: Connection, query: str, values: Sequence[Text]) -> list[tuple[Any, ...]]:
+    def call(
+        self, connection: Connection, query: str, values: Sequence[Text], *, is_quick: bool = False
+    ) -> list[tuple[Any, ...]]:
         """Run one query on a connection, with values that are texts already: for what is run very often."""
         text = self._numbered.get(query)
         if text is None:
             text = self._numbered[query] = numbered(filled(query, self.schema))
-        return run_prepared(connection, text, values)
+        return run_prepared(connection, text, values, is_quick=is_quick)
 
     @contextmanager
     def transaction(self, what: str) -> Iterator[Connection]:
