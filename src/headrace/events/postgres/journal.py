@@ -63,8 +63,8 @@ class PostgresJournal:
     ) -> None:
         """Open a journal. Times are the database's own, unless a clock is given.
 
-        With `busy_wait`, who appends one event asks for the answer for up to half a millisecond before it goes
-        to sleep, where answers come as soon as that: it takes less time, and more of a processor.
+        With `busy_wait`, who appends one event asks for the answer for up to half a millisecond before it
+        goes to sleep, where answers come as soon as that: it takes less time, and more of a processor.
         """
         self.dsn = dsn
         self.schema = checked_schema(schema)
