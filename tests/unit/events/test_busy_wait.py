@@ -26,7 +26,7 @@ class Questions:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self._now_s = 0.0
-        monkeypatch.setattr(busy_wait.time, "perf_counter", self._tick)
+        monkeypatch.setattr(time, "perf_counter", self._tick)
 
     def _tick(self) -> float:
         # So that each wait that is not skipped asks twice.
