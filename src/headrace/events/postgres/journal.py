@@ -10,7 +10,9 @@ with a lower number may give out a higher position, so that its order is neither
 of commits, and any long transaction in the database holds all readers up.
 
 Speed. A lock that is held through the flush of the disk makes writers wait for each other. Therefore appends
-of one process that wait go together, in one call of a function and one transaction (group_commit.py).
+of one process that wait go together, in one call of a function and one transaction (group_commit.py). An
+event that comes alone is appended by one query, under the same lock, if that is free, and the answer is not
+slept for (appends.py, busy_wait.py).
 
 One winner. Versions are checked under that lock. `UNIQUE (stream, version)` and the primary key on the
 position say the same once more, should somebody write past the function.
