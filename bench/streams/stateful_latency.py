@@ -7,7 +7,8 @@
     Spark's      the same by window(), in update mode
 
 A result is as old as its newest event when it is read. Each way is written at its own guarantee: ours exactly
-once, read as committed, and Spark's at least once. In the end, all that was sent must be in the results.
+once, read as committed, and Spark's at least once. In the end, all that was sent must be in the results. Who
+sends and reads is in another process than the driver, as in production.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -48,6 +50,7 @@ from headrace.config import StreamsConfig
 from headrace.streams.admin import ensure_topics
 from headrace.streams.progress import Progress
 from keyed_rules import ALERT, HISTORY, judge_all, list_of_transactions, packed_value
+from query_apart import QueryApart
 from sessions import our_session, plain_session, use_state_of_keys
 
 OUR_RULES, SPARK_RULES, SPARK_PACKED = "live-hr-keyed", "live-spark-list", "live-spark-packed"
@@ -60,6 +63,9 @@ WARM_UP_S: Final = 60
 FIRST_S_MAX: Final = 120
 DRAIN_S_MAX: Final = 120
 WAIT: Final = "2 minutes"
+
+Reports = Callable[[], list[Progress]]
+"""Tells of the batches that were not told of before, or of the last ones; raises if the query has failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,23 +222,18 @@ def spark_windowed(rows: DataFrame) -> DataFrame:
     return timed.groupBy("card", F.window("at", "1 minute")).agg(*aggregates())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A query that runs."""
-
-    reports: Callable[[], list[Progress]]
-    """Those that were not told before, or all; raises if the query has failed."""
-    stop: Callable[[], None]
-
-
-def _start_ours(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Started:
+@contextmanager
+def _ours(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Iterator[Reports]:
     queries = start_pipeline(session, config, hr.topic(source, schema=SCHEMA, partitions=PARTITIONS), build)
-    return Started(reports=partial(reports_of, queries), stop=queries.stop)
+    yield partial(reports_of, queries)
+    queries.stop()
 
 
-def _start_plain(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Started:
+@contextmanager
+def _plain(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Iterator[Reports]:
     query = start_plain(session, config, source, build)
-    return Started(reports=partial(reports_of_spark, query), stop=query.stop)
+    yield partial(reports_of_spark, query)
+    query.stop()
 
 
 BUILDS: Final[dict[str, Build]] = {
@@ -244,35 +245,41 @@ BUILDS: Final[dict[str, Build]] = {
 }
 
 
-def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
-    """Measure the way that the directory is called after, in this process."""
+@contextmanager
+def started(config: StreamsConfig, source: str) -> Iterator[Reports]:
+    """The query that the directory is called after, in this process."""
     # Workers can't import what lies here.
     for module in (sys.modules[__name__], cards, keyed_rules):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call] # it has no types
+    name = config.data_dir.name
+    is_ours = name in {OUR_RULES, OUR_WINDOWS}
+    make_session, start = (our_session, _ours) if is_ours else (plain_session, _plain)
+    with make_session(config) as session, start(session, config, source, BUILDS[name]) as reports:
+        yield reports
+
+
+def measure(bootstrap: str, directory: Path, seconds: int) -> Latency:
+    """Measure the way that the directory is called after: Spark in a process, its clients in this one."""
     name = directory.name
     config = StreamsConfig(bootstrap=bootstrap, data_dir=directory)
     source = f"{name}-events"
     ensure_topics(config, {source: PARTITIONS, name: PARTITIONS})
-    is_ours = name in {OUR_RULES, OUR_WINDOWS}
-    make_session, start = (our_session, _start_ours) if is_ours else (plain_session, _start_plain)
-    with make_session(config) as session:
-        started = start(session, config, source, BUILDS[name])
+    with QueryApart(partial(started, config, source)) as query:
         sender = Sender(bootstrap=bootstrap, topic=source)
         results = Results(bootstrap, name, sender)
         sender.start()
         try:
-            results.await_first(started.reports)
+            results.await_first(query.ask)
             results.read_for(WARM_UP_S)
+            query.ask()
             latencies_ms = results.read_for(seconds)
         finally:
             sender.stop()
+        steady: list[Progress] = [each for each in query.ask() if each.input_row_count]
         await_counted(sender, results)
-        reports = [each for each in started.reports() if each.input_row_count]
-        started.stop()
         results.close()
     if not latencies_ms:
         sys.exit(f"{name}: no result came in {seconds} s: is the machine fast enough for this rate?")
-    steady = reports[len(reports) // 2 :]
     phases = sorted({phase for each in steady for phase in each.phases_ms})
     return Latency(
         name=name,

@@ -26,7 +26,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any, Final
 
 from headrace.errors import EventsError
@@ -35,8 +35,6 @@ from headrace.events.upcasting import Upcast
 SEPARATOR: Final = "-"
 """Between the category and the rest of a stream's name."""
 STREAM_NAME_CHARACTERS_MAX: Final = 500
-STREAMS_KNOWN_MAX: Final = 4_096
-"""Of how many names it is remembered that they can be those of streams."""
 UNSTORABLE: Final = re.compile("[\0\x1e]")
 """What no name may have in it: PostgreSQL keeps no NUL, and U+001E separates names on their way."""
 _INITIAL: Final = object()
@@ -122,7 +120,6 @@ def require_storable(text: str) -> None:
         )
 
 
-@lru_cache(maxsize=STREAMS_KNOWN_MAX)
 def category_of(stream: str) -> str:
     """What a stream is one of. Raises EventsError if the name can't be one of a stream."""
     category, separator, id_ = stream.partition(SEPARATOR)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import time
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from headrace.events.postgres import busy_wait
 from headrace.events.postgres.busy_wait import ATTEMPTS_SKIPPED_MAX, BusyWait
+
+LONG_S = 20.0
+"""Nothing takes that long, unless it never ends."""
 
 
 @pytest.fixture
@@ -42,24 +48,26 @@ def test_it_returns_when_there_is_an_answer(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = ends
-    monkeypatch.setattr(busy_wait, "SPIN_S_MAX", 3600.0)
+    monkeypatch.setattr(busy_wait, "SPIN_S_MAX", LONG_S)
     theirs.send(b"answer")
 
-    BusyWait(ours.fileno()).wait()
+    wait = BusyWait(ours.fileno())
+    wait.wait()
 
-    assert ours.recv(100) == b"answer"
+    assert (ours.recv(100), wait._skip) == (b"answer", 0)
 
 
 def test_it_returns_when_the_other_end_is_gone(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = ends
-    monkeypatch.setattr(busy_wait, "SPIN_S_MAX", 3600.0)
+    monkeypatch.setattr(busy_wait, "SPIN_S_MAX", LONG_S)
     theirs.close()
 
-    BusyWait(ours.fileno()).wait()
+    wait = BusyWait(ours.fileno())
+    wait.wait()
 
-    assert ours.recv(100) == b""
+    assert (ours.recv(100), wait._skip) == (b"", 0)
 
 
 def test_it_gives_up_after_a_moment(ends: tuple[socket.socket, socket.socket]) -> None:
@@ -95,8 +103,36 @@ def test_an_answer_in_time_ends_the_pause(
     wait = BusyWait(ours.fileno())
     wait.wait()
     theirs.send(b"answer")
-    monkeypatch.setattr(busy_wait, "SPIN_S_MAX", 3600.0)
+    monkeypatch.setattr(busy_wait, "SPIN_S_MAX", LONG_S)
     wait.wait()
     wait.wait()
 
     assert wait._skip == 0
+
+
+@pytest.mark.parametrize(
+    ("processors", "share", "expected"),
+    [
+        (4, "max 100000", True),
+        (4, "150000 100000", True),
+        (4, "100000 100000", False),
+        (4, "50000 100000", False),
+        (4, "", True),
+        (1, "max 100000", False),
+    ],
+)
+def test_it_is_worth_it_where_another_processor_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, processors: int, share: str, *, expected: bool
+) -> None:
+    told = tmp_path / "cpu.max"
+    told.write_text(share)
+    monkeypatch.setattr(busy_wait, "CONTAINER_SHARE", told)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(processors)), raising=False)
+
+    assert busy_wait.is_worth_it() is expected
+
+
+def test_it_is_not_worth_it_where_nobody_can_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(select, "poll")
+
+    assert not busy_wait.is_worth_it()

@@ -1,8 +1,8 @@
 """Appending: one event by one query, all else by a call of a function in functions.sql.
 
-The query takes two thirds of the time of the function. It has no way to wait for those that append before it,
-nor to say why it has done nothing. Where it does nothing, the function is called, and after that for some
-more appends: another program is appending, too.
+The query takes less time than the function. It has no way to wait for those that append before it, nor to say
+why it has done nothing. Where it does nothing, the function is called. If that appends, another program does,
+too, and the next few appends are left to the function at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, Final
+
+from psycopg.errors import InsufficientPrivilege, UndefinedFunction
 
 from headrace import failpoints
 from headrace.clock import Clock
@@ -28,7 +30,7 @@ Answer = Appended | HeadraceError
 ALIKE_ONCE_SINCE: Final = 2
 """Since which version of the functions what events of an append have alike may be told once."""
 BY_FUNCTION_AFTER_MISS: Final = 16
-"""How many appends are left to the function after the query has done nothing."""
+"""How many appends are left to the function after the query was in vain because another program appends."""
 
 
 class Appends:
@@ -44,6 +46,8 @@ class Appends:
         """Of the functions that are called: the oldest one, until it is known."""
         self._by_function_count = 0
         """How many of the next appends are left to the function. Only who leads the group looks at it."""
+        self._has_query = True
+        """Whether the query may be run in this database."""
 
     def submit(self, append: Append) -> Appended:
         """Append, with those that others append at the same time."""
@@ -68,39 +72,42 @@ class Appends:
 
     def _together(self, appends: Sequence[Append]) -> list[Answer]:
         event = self._event_of(appends)
-        call = self._call_for(appends) if event is None else None
         with self._tables.connections.lent("appending events") as connection:
             self._register_types(connection, appends)
             failpoints.hit("events.append")
-            appended = None if event is None else self._append_event(connection, appends[0], event)
-            if appended is not None:
-                answers: list[Answer] = [appended]
-            else:
-                rows = self.call(connection, *(call or self._call_for(appends)))
-                answers = [outcome(append, row) for append, row in zip(appends, rows, strict=True)]
+            answer = None if event is None else self._by_query(connection, appends[0], event)
+            answers = [answer] if answer is not None else self._by_function(connection, appends)
             failpoints.hit("events.appended")
+        if event is not None and answer is None and isinstance(answers[0], Appended):
+            self._by_function_count = BY_FUNCTION_AFTER_MISS
         return answers
 
     def _event_of(self, appends: Sequence[Append]) -> list[Text] | None:
         """The arguments of the query for one event, if that is all, and the query is worth a try."""
         # What functions of a later version do beside appending, nobody here knows.
-        if len(appends) > 1 or self.functions_version > FUNCTIONS_VERSION:
-            return None
-        if self._by_function_count:
+        is_known = self._has_query and self.functions_version <= FUNCTIONS_VERSION
+        event = arguments_of_event(appends[0]) if len(appends) == 1 and is_known else None
+        if event is not None and self._by_function_count:
             self._by_function_count -= 1
             return None
-        return arguments_of_event(appends[0])
+        return event
 
-    def _append_event(self, connection: Connection, append: Append, values: list[Text]) -> Appended | None:
+    def _by_query(self, connection: Connection, append: Append, values: list[Text]) -> Answer | None:
         """Append one event by the query; nothing where it has done nothing."""
-        *written, stream, expected = values
-        values = [*written, self._now(), stream, expected]
-        rows = self._tables.call(connection, queries.APPEND_EVENT, values, is_quick=True)
+        try:
+            rows = self._tables.call(connection, queries.APPEND_EVENT, [*values, self._now()], is_quick=True)
+        except (UndefinedFunction, InsufficientPrivilege):
+            # There are later functions by now, or only they may write.
+            self._has_query = False
+            return None
         if not rows:
-            self._by_function_count = BY_FUNCTION_AFTER_MISS
             return None
         position, version, _ = rows[0]
         return Appended(after=position - 1, position=position, versions={append.writes[0].stream: version})
+
+    def _by_function(self, connection: Connection, appends: Sequence[Append]) -> list[Answer]:
+        rows = self.call(connection, *self._call_for(appends))
+        return [outcome(append, row) for append, row in zip(appends, rows, strict=True)]
 
     def _call_for(self, appends: Sequence[Append]) -> tuple[str, list[Text]]:
         if len(appends) == 1:

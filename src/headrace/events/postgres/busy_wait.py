@@ -1,9 +1,9 @@
 """Waiting for an answer without going to sleep.
 
 Who sleeps until the database has answered gives the processor up, and a processor that has nothing else to do
-goes to sleep, too. On virtual machines it takes long to wake, and what it knew by heart is gone then: a fifth
-of the time of an append to a database on the same machine. So the answer is asked for again and again, for a
-moment. Each question lets other threads have their turn.
+goes to sleep, too. On virtual machines it takes long to wake, and what it knew by heart is gone then: a
+seventh of the time of an append to a database on the same machine. So the answer is asked for again and
+again, for a moment. Each question lets other threads have their turn.
 
 Where answers take longer than that, it is soon given up: after each time in vain twice as many answers are
 waited for as ever, up to ATTEMPTS_SKIPPED_MAX.
@@ -14,12 +14,16 @@ from __future__ import annotations
 import os
 import select
 import time
+from pathlib import Path
 from typing import Final
 
 SPIN_S_MAX: Final = 0.000_5
 """How long an answer is asked for at most."""
 ATTEMPTS_SKIPPED_MAX: Final = 64
 """How many answers are waited for asleep at most, before it is tried again."""
+
+CONTAINER_SHARE: Final = Path("/sys/fs/cgroup/cpu.max")
+"""Where Linux tells how much of the processors a container has: microseconds of so many, or `max`."""
 
 
 class BusyWait:
@@ -48,8 +52,16 @@ class BusyWait:
         self._skip = min(2 * self._skip + 1, ATTEMPTS_SKIPPED_MAX)
 
 
-def has_several_processors() -> bool:
-    """Whether somebody else can work while this process asks."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0)) > 1
-    return (os.cpu_count() or 1) > 1
+def is_worth_it() -> bool:
+    """Whether somebody else can work while this process asks, and there is a way to ask."""
+    return hasattr(select, "poll") and _processor_count() > 1
+
+
+def _processor_count() -> float:
+    """How many processors the process may use: of the machine, and of the container's share."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = CONTAINER_SHARE.read_text().split()
+    except (OSError, ValueError):
+        return count
+    return count if quota == "max" else min(count, int(quota) / int(period))

@@ -44,7 +44,7 @@ def arguments(appends: Sequence[Append]) -> list[Text]:
 def arguments_of_event(append: Append) -> list[Text] | None:
     """The arguments of the query that appends one event, without the time, if that is all.
 
-    In the order of the query: first what is written, then, behind the time, what is asked for.
+    In the order of the query: first what is written, then what is asked.
     """
     if append.command is not None or append.conditions or append.event_count != 1 or len(append.writes) != 1:
         return None

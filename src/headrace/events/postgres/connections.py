@@ -156,8 +156,9 @@ class Lent:
             raise explanation(self._connections.dsn, self._what, error) from error
 
     def __del__(self) -> None:
-        """Who is interrupted at the wrong moment never gets to the end of the block."""
-        self._give_back()
+        """Who is interrupted at the wrong moment never gets to the end of the block, nor to its beginning."""
+        if hasattr(self, "_connection"):
+            self._give_back()
 
     def _give_back(self) -> None:
         if self._connection is not None:

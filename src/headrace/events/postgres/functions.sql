@@ -1,5 +1,9 @@
 -- What is done in an event store within one transaction. A newer version of Headrace replaces them when it opens
 -- the store, so whatever programs of older versions call them with must go on being understood.
+--
+-- Programs append one event without these functions (APPEND_EVENT in queries.py), but with headers_of. A version
+-- that does more on an append than write to the tables has to call headers_of by another name and drop this one:
+-- programs that are open then find it missing, and call the functions from there on.
 
 -- The first event after a position that a condition names: [[after, types, tags], ...].
 -- All writers wait meanwhile, so it must not read the log: what is named is looked up by the index on tags or on

@@ -14,8 +14,11 @@ of one process that wait go together, in one call of a function and one transact
 event that comes alone is appended by one query, under the same lock, if that is free, and the answer is not
 slept for (appends.py, busy_wait.py).
 
-One winner. Versions are checked under that lock. `UNIQUE (stream, version)` and the primary key on the
-position say the same once more, should somebody write past the function.
+One winner. The functions check versions under that lock, and `UNIQUE (stream, version)` and the primary key
+on the position say the same once more. The query for one event is different: it sees the log as it was a
+moment before it got the lock. If somebody has appended in between, the position that it would give out is
+taken, whatever the stream, and it does nothing. So it needs the key on the position, positions without gaps,
+and read committed.
 
 Uncertainty. If the connection is lost while an append is under way, whether it has happened is not known:
 StoreUnavailable, not definite. With a command id it can be sent again.
@@ -33,7 +36,7 @@ from headrace.events.conflicts import command_id_reused
 from headrace.events.decider import SEPARATOR
 from headrace.events.postgres import queries
 from headrace.events.postgres.appends import Appends
-from headrace.events.postgres.busy_wait import has_several_processors
+from headrace.events.postgres.busy_wait import is_worth_it
 from headrace.events.postgres.listening import Listeners
 from headrace.events.postgres.migration import checked_schema, migrate
 from headrace.events.postgres.subjects import Subjects
@@ -70,7 +73,7 @@ class PostgresJournal:
         """
         self.dsn = dsn
         self.schema = checked_schema(schema)
-        self._tables = Tables(dsn, schema, busy_wait=busy_wait and has_several_processors())
+        self._tables = Tables(dsn, schema, busy_wait=busy_wait and is_worth_it())
         self._listeners = Listeners(dsn, schema)
         self._appends = Appends(self._tables, clock)
         self._subjects = Subjects(self._tables, self._appends)

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
-from psycopg import errors, generators, pq
+from psycopg import Error, errors, generators, pq
 
 from headrace.events.postgres.connections import Connection
 
 Text = bytes | None
 """A value as the database reads it, in UTF-8; None is null."""
+
+SETTLE_S_MAX: Final = 5.0
+"""How long the database may take to give up what somebody was interrupted in."""
 
 _GOOD: Final = frozenset({pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK})
 _NUMBERS: Final = count()
@@ -39,9 +43,13 @@ def run(
     One that is quick may be waited for without going to sleep.
     """
     name = connection.prepared.get(statement) or _prepared(connection, statement)
-    connection.pgconn.send_query_prepared(name, values, result_format=pq.Format.BINARY)
-    if is_quick and connection.busy_wait is not None:
-        connection.busy_wait.wait()
+    try:
+        connection.pgconn.send_query_prepared(name, values, result_format=pq.Format.BINARY)
+        if is_quick and connection.busy_wait is not None:
+            connection.busy_wait.wait()
+    except BaseException:
+        _settle(connection)
+        raise
     result = _result(connection)
     connection.loaders.set_pgresult(result)
     return connection.loaders.load_rows(0, result.ntuples, tuple)
@@ -53,6 +61,18 @@ def _prepared(connection: Connection, statement: bytes) -> bytes:
     _result(connection)
     connection.prepared[statement] = name
     return name
+
+
+def _settle(connection: Connection) -> None:
+    """Have the database give up what it was asked for, or end it, so that who was interrupted can look at it.
+
+    The driver does the same for who is interrupted while it waits itself.
+    """
+    if connection.pgconn.transaction_status == pq.TransactionStatus.ACTIVE:
+        # Where that fails, the connection is not used again.
+        with suppress(Error):
+            connection.cancel_safe(timeout=SETTLE_S_MAX)
+            connection.wait(generators.execute(connection.pgconn), timeout=SETTLE_S_MAX)
 
 
 def _result(connection: Connection) -> pq.abc.PGresult:

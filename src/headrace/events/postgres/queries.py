@@ -21,13 +21,15 @@ APPEND_EVENT: Final = """
 INSERT INTO @schema@.events AS e
 SELECT head.place + 1, %s, %s, head.number + 1, %s::uuid, %s, %s::int, %s::json,
        @schema@.headers_of(head.place + 1, head.number + 1, %s), %s::text[], %s::text[],
-       greatest(coalesce(%s, clock_timestamp()), head.last_at)
+       greatest(coalesce(head.given_at, clock_timestamp()), head.last_at)
 FROM (
-    SELECT asked.expected, coalesce(last.position, 0) AS place, last.recorded_at AS last_at,
+    SELECT asked.expected, asked.given_at, coalesce(last.position, 0) AS place, last.recorded_at AS last_at,
            coalesce((SELECT s.version FROM @schema@.events AS s
                      WHERE s.aggregateid = asked.stream AND s.version >= asked.expected
                      ORDER BY s.version DESC LIMIT 1), 0) AS number
-    FROM (SELECT %s AS stream, %s::bigint AS expected) AS asked LEFT JOIN LATERAL (
+    FROM (
+        SELECT %s AS stream, %s::bigint AS expected, %s::timestamptz AS given_at
+    ) AS asked LEFT JOIN LATERAL (
         SELECT l.position, l.recorded_at FROM @schema@.events AS l ORDER BY l.position DESC LIMIT 1
     ) AS last ON true
     WHERE pg_try_advisory_xact_lock(@lock@)
@@ -41,7 +43,8 @@ RETURNING e.position, e.version,
 """One event for one stream, without a function: or none, where that has to decide.
 
 What it knows of the log may be older than the lock that it gets. Then the position that it would give out is
-given out already, which is a conflict, and it does nothing."""
+given out already, which is a conflict, and it does nothing. It relies on headers_of, so that later functions
+can keep it from appending past them (see functions.sql)."""
 
 REGISTER_TYPES: Final = """
 INSERT INTO @schema@.event_types SELECT * FROM unnest(%s::text[], %s::int[]) ON CONFLICT DO NOTHING

@@ -2,6 +2,7 @@
 -- them, so that `headrace capture --outbox <schema>.events` publishes them as they are.
 
 CREATE TABLE @schema@.events (
+    -- Whoever appends past what it knows of the log meets this key: see APPEND_EVENT in queries.py.
     position bigint PRIMARY KEY,
     aggregatetype text NOT NULL,
     aggregateid text COLLATE "C" NOT NULL,
