@@ -183,7 +183,11 @@ def test_it_waits_asleep_only_where_that_is_asked_for(
     headrace_postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, *, busy_wait: bool, expected: int
 ) -> None:
     waits = list[BusyWait]()
-    monkeypatch.setattr(BusyWait, "wait", waits.append)
+
+    def note(wait: BusyWait) -> None:
+        waits.append(wait)
+
+    monkeypatch.setattr(BusyWait, "wait", note)
     monkeypatch.setattr(module_of_journal, "is_worth_it", lambda: True)
     with PostgresJournal(headrace_postgres.dsn, busy_wait=busy_wait) as journal:
         for _ in range(3):

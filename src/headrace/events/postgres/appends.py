@@ -72,11 +72,16 @@ class Appends:
 
     def _together(self, appends: Sequence[Append]) -> list[Answer]:
         event = self._event_of(appends)
+        # What can't be stored is refused here, before its type is noted.
+        call = self._call_for(appends) if event is None else None
         with self._tables.connections.lent("appending events") as connection:
             self._register_types(connection, appends)
             failpoints.hit("events.append")
             answer = None if event is None else self._by_query(connection, appends[0], event)
-            answers = [answer] if answer is not None else self._by_function(connection, appends)
+            if answer is not None:
+                answers = [answer]
+            else:
+                answers = self._by_function(connection, appends, call or self._call_for(appends))
             failpoints.hit("events.appended")
         if event is not None and answer is None and isinstance(answers[0], Appended):
             self._by_function_count = BY_FUNCTION_AFTER_MISS
@@ -105,8 +110,10 @@ class Appends:
         position, version, _ = rows[0]
         return Appended(after=position - 1, position=position, versions={append.writes[0].stream: version})
 
-    def _by_function(self, connection: Connection, appends: Sequence[Append]) -> list[Answer]:
-        rows = self.call(connection, *self._call_for(appends))
+    def _by_function(
+        self, connection: Connection, appends: Sequence[Append], call: tuple[str, list[Text]]
+    ) -> list[Answer]:
+        rows = self.call(connection, *call)
         return [outcome(append, row) for append, row in zip(appends, rows, strict=True)]
 
     def _call_for(self, appends: Sequence[Append]) -> tuple[str, list[Text]]:
