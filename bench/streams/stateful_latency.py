@@ -225,15 +225,19 @@ def spark_windowed(rows: DataFrame) -> DataFrame:
 @contextmanager
 def _ours(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Iterator[Reports]:
     queries = start_pipeline(session, config, hr.topic(source, schema=SCHEMA, partitions=PARTITIONS), build)
-    yield partial(reports_of, queries)
-    queries.stop()
+    try:
+        yield partial(reports_of, queries)
+    finally:
+        queries.stop()
 
 
 @contextmanager
 def _plain(session: SparkSession, config: StreamsConfig, source: str, build: Build) -> Iterator[Reports]:
     query = start_plain(session, config, source, build)
-    yield partial(reports_of_spark, query)
-    query.stop()
+    try:
+        yield partial(reports_of_spark, query)
+    finally:
+        query.stop()
 
 
 BUILDS: Final[dict[str, Build]] = {
