@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import statistics
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
 import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
+from loads import CLIENTS, PARTITION_COUNTS, SIZES, Load, Tool, create_topic, described, run_workload
 
-from headrace.errors import ChildFailed
-
-WORKLOADS: Final = Path(__file__).with_name("workloads.py")
-SIZES: Final = {100: 2_000_000, 1_000: 500_000}
-"""How many records of each size are sent."""
-PARTITION_COUNTS: Final = (1, 6)
 CONNECTION_COUNTS: Final = (1, 16)
 SINGLE_S: Final = 5.0
 SAMPLE_S: Final = 0.1
 MIB: Final = 1024 * 1024
 
-Tool = Callable[..., str]
 Results = dict[str, float]
 
 
@@ -72,14 +60,13 @@ def measure(server: Server, java_tool: Tool, scale: Scale, show: Callable[[str],
     with _peak_memory(server.pid) as peak:
         for partition_count in PARTITION_COUNTS:
             for record_bytes in SIZES:
-                label = f"{record_bytes} B, {_partitions(partition_count)}"
+                label = described(record_bytes, partition_count)
                 if scale.only not in label:
                     continue
                 throughput = partial(
                     _throughput,
                     server,
                     java_tool,
-                    label,
                     partition_count=partition_count,
                     record_bytes=record_bytes,
                 )
@@ -88,10 +75,10 @@ def measure(server: Server, java_tool: Tool, scale: Scale, show: Callable[[str],
                     throughput(scale=scale)
                 results |= throughput(scale=scale)
                 show(label)
-        topic = _create_topic(server.bootstrap, 1)
+        topic = create_topic(server.bootstrap, 1)
         for count in () if scale.only else CONNECTION_COUNTS:
             label = f"one record per request, {count} connection{'s' if count > 1 else ''}, requests/s"
-            answer = _workload(
+            answer = run_workload(
                 "single",
                 bootstrap=server.bootstrap,
                 topic=topic,
@@ -108,82 +95,23 @@ def median(rounds: list[Results]) -> Results:
     return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
 
 
-def _partitions(count: int) -> str:
-    return f"{count} partition{'s' if count > 1 else ''}"
-
-
 def _throughput(
-    server: Server, java_tool: Tool, label: str, *, partition_count: int, record_bytes: int, scale: Scale
+    server: Server, java_tool: Tool, *, partition_count: int, record_bytes: int, scale: Scale
 ) -> Results:
-    count = scale.records(record_bytes)
     results = {}
-    for client, send, read in (
-        ("confluent-kafka", _produce_confluent, _consume_confluent),
-        ("Java", _produce_java, _consume_java),
-    ):
-        topic = _create_topic(server.bootstrap, partition_count)
-        results[f"produce, {client}, {label}, records/s"] = send(
-            server.bootstrap, java_tool, topic, count, record_bytes
+    for client in CLIENTS:
+        load = Load(
+            client=client,
+            partition_count=partition_count,
+            record_bytes=record_bytes,
+            record_count=scale.records(record_bytes),
         )
-        results[f"consume, {client}, {label}, records/s"] = statistics.median(
-            read(server.bootstrap, java_tool, topic, count, record_bytes) for _ in range(scale.read_count)
+        topic = create_topic(server.bootstrap, partition_count)
+        results[f"produce, {load.label}, records/s"] = load.send(server.bootstrap, java_tool, topic)
+        results[f"consume, {load.label}, records/s"] = statistics.median(
+            load.read(server.bootstrap, java_tool, topic) for _ in range(scale.read_count)
         )
     return results
-
-
-def _produce_confluent(bootstrap: str, _tool: Tool, topic: str, count: int, size: int) -> float:
-    answer = _workload("produce", bootstrap=bootstrap, topic=topic, record_count=count, record_bytes=size)
-    return answer["records_per_s"]
-
-
-def _consume_confluent(bootstrap: str, _tool: Tool, topic: str, count: int, size: int) -> float:
-    answer = _workload("consume", bootstrap=bootstrap, topic=topic, record_count=count, record_bytes=size)
-    return answer["records_per_s"]
-
-
-def _produce_java(bootstrap: str, tool: Tool, topic: str, count: int, size: int) -> float:
-    output = tool(
-        "org.apache.kafka.tools.ProducerPerformance",
-        *("--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"),
-        *("--producer-props", f"bootstrap.servers={bootstrap}", "acks=all"),
-    )
-    last = next(line for line in reversed(output.splitlines()) if "records/sec" in line)
-    return float(last.split(" records/sec")[0].split()[-1])
-
-
-def _consume_java(bootstrap: str, tool: Tool, topic: str, count: int, _size: int) -> float:
-    output = tool(
-        "org.apache.kafka.tools.ConsumerPerformance",
-        *("--bootstrap-server", bootstrap, "--topic", topic, "--messages", str(count), "--timeout", "60000"),
-    )
-    lines = [line.split(", ") for line in output.splitlines() if ", " in line]
-    names, values = lines[-2:]
-    row = dict(zip((name.strip() for name in names), values, strict=True))
-    return float(row["fetch.nMsg.sec"])
-
-
-def _workload(name: str, **arguments: object) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, str(WORKLOADS), name, json.dumps(arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise ChildFailed(f"the workload {name} {arguments} failed: {done.stderr[-500:]}")
-    answer: dict[str, float] = json.loads(done.stdout)
-    return answer
-
-
-def _create_topic(bootstrap: str, partition_count: int) -> str:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    name = f"bench-{time.monotonic_ns()}"
-    for future in admin.create_topics([NewTopic(name, partition_count, 1)]).values():
-        future.result()
-    # The leaders are known everywhere once the metadata names them all.
-    while any(each.leader < 0 for each in admin.list_topics(name).topics[name].partitions.values()):
-        time.sleep(SAMPLE_S)
-    return name
 
 
 def _rss_mb(pid: int) -> float:

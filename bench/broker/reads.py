@@ -1,0 +1,111 @@
+"""How fast the same records are read from each broker, by turns: Apache Kafka 4.3.1 and ours.
+
+    python bench/broker/reads.py                     # 15 turns, about 25 minutes
+    python bench/broker/reads.py --turns 5 --only "1000 B, 6 partitions" --client Java
+
+A read of half a gigabyte takes half a second, and the same read differs by a tenth from one time to the next,
+by more from one minute to another. So all three brokers run at once, each has the same records in the same
+batches, and in each turn each of them is read once, in an order that is drawn anew. What is compared are the
+reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios.
+
+The records are sent by the client that reads them. confluent-kafka's wait for full batches, so that a
+broker that answers sooner has not got more and smaller ones. Before the first turn, each is read twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from contextlib import ExitStack
+from functools import partial
+from typing import Final
+
+from apache_kafka import ApacheKafka, run_java, server_jars
+from headrace_server import HeadraceServer
+from loads import CLIENTS, PARTITION_COUNTS, SIZES, Load, Tool, create_topic
+
+KAFKA: Final = "Kafka"
+OURS: Final = {"ours, sync": "sync", "ours, os": "os"}
+WARM_UP_READS: Final = 2
+FULL_BATCHES_LINGER_MS: Final = 1_000
+
+Rates = dict[str, list[float]]
+"""Records a second of each broker, turn by turn."""
+
+
+def main() -> None:
+    """Fill the brokers, read by turns, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--turns", type=int, default=15, help="how often each broker is read (15)")
+    parser.add_argument("--only", default="", help="only sizes and partitions that are so called")
+    parser.add_argument("--client", choices=CLIENTS, help="only this client")
+    parser.add_argument("--seed", type=int, default=1, help="of the order within a turn (1)")
+    options = parser.parse_args()
+    order = random.Random(options.seed)
+    clients = [options.client] if options.client else CLIENTS
+    java_tool = partial(run_java, server_jars(_show))
+    print(f"{options.turns} turns: medians, and the middle half of the turns' ratios\n")
+    print("| records/s | Kafka | ours, sync | ratio | ours, os | ratio |\n|---|---|---|---|---|---|")
+    with ExitStack() as running:
+        bootstraps = {KAFKA: running.enter_context(ApacheKafka(heap="1g")).bootstrap}
+        for name, durability in OURS.items():
+            server = running.enter_context(HeadraceServer("sync" if durability == "sync" else "os"))
+            bootstraps[name] = server.bootstrap
+        for partition_count in PARTITION_COUNTS:
+            for record_bytes, record_count in SIZES.items():
+                for client in clients:
+                    load = Load(
+                        client=client,
+                        partition_count=partition_count,
+                        record_bytes=record_bytes,
+                        record_count=record_count,
+                    )
+                    if options.only in load.label:
+                        rates = _by_turns(bootstraps, java_tool, load, options.turns, order)
+                        print(_row(load.label, rates), flush=True)
+
+
+def _by_turns(
+    bootstraps: dict[str, str], tool: Tool, load: Load, turn_count: int, order: random.Random
+) -> Rates:
+    topics = {name: _filled(bootstrap, tool, load) for name, bootstrap in bootstraps.items()}
+    rates: Rates = {name: [] for name in bootstraps}
+    for turn in range(turn_count + WARM_UP_READS):
+        for name in order.sample(list(bootstraps), len(bootstraps)):
+            rate = load.read(bootstraps[name], tool, topics[name])
+            if turn >= WARM_UP_READS:
+                rates[name].append(rate)
+        _show(f"{load.label}: turn {turn + 1}")
+    return rates
+
+
+def _filled(bootstrap: str, tool: Tool, load: Load) -> str:
+    topic = create_topic(bootstrap, load.partition_count)
+    load.send(bootstrap, tool, topic, linger_ms=FULL_BATCHES_LINGER_MS)
+    return topic
+
+
+def _row(label: str, rates: Rates) -> str:
+    cells = [f"{statistics.median(rates[KAFKA]):,.0f}"]
+    for name in OURS:
+        cells += [f"{statistics.median(rates[name]):,.0f}", _ratio(rates[name], rates[KAFKA])]
+    return f"| {label} | {' | '.join(cells)} |"
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> str:
+    ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
+    if len(ratios) < 2:
+        return f"{ratios[0]:.2f}"
+    lower, middle, upper = statistics.quantiles(ratios, n=4)
+    return f"{middle:.2f} ({lower:.2f} to {upper:.2f})"
+
+
+def _show(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
