@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, Protocol
 
 import psutil
+
 from loads import CLIENTS, PARTITION_COUNTS, SIZES, Load, Tool, create_topic, described, run_workload
 
 CONNECTION_COUNTS: Final = (1, 16)

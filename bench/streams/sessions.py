@@ -24,7 +24,7 @@ _OURS_ONLY: Final = (
     "spark.driver.extraClassPath",
     "spark.hadoop.fs.file.impl",
 )
-_OURS_OF_JAVA: Final = "-XX:Tier"
+_OURS_OF_JAVA: Final = ("-XX:Tier", "-XX:+Use")
 
 
 def apart(work: partial[T]) -> T:

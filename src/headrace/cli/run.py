@@ -137,7 +137,7 @@ def _drive(target: str, config: StreamsConfig, *, realtime: bool) -> None:
     from headrace.streams.session import java_ahead  # noqa: PLC0415  # see above
 
     mode = "in real-time mode" if realtime else "in micro-batches"
-    with java_ahead(config):
+    with java_ahead(config, realtime=realtime):
         # What these load takes as long as Java takes to start, so both are done at once.
         from headrace.streams.load import load_pipelines  # noqa: PLC0415
         from headrace.streams.run import run as run_pipelines  # noqa: PLC0415

@@ -28,6 +28,7 @@ from headrace.config.environment import (
     environment_with,
     failpoints_to_arm,
     java_home,
+    java_options_of_environment,
     new_user_password,
     search_path,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "environment_with",
     "failpoints_to_arm",
     "java_home",
+    "java_options_of_environment",
     "new_user_password",
     "search_path",
 ]

@@ -97,3 +97,8 @@ def java_home() -> Path | None:
     """JAVA_HOME, where it is set."""
     explicit = os.environ.get("JAVA_HOME")
     return Path(explicit) if explicit else None
+
+
+def java_options_of_environment() -> str:
+    """What every Java is started with (JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS)."""
+    return f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {os.environ.get('JDK_JAVA_OPTIONS', '')}"

@@ -43,7 +43,7 @@ from headrace.streams.resumes import Resume
 from headrace.streams.session import JAVA_GONE, log_path
 from headrace.streams.side_files import SideFiles
 from headrace.streams.sinks.context import WriteContext, read_query_id
-from headrace.streams.sinks.foreach_batch import ForeachBatch, Write
+from headrace.streams.sinks.foreach_batch import ForeachBatch, Write, call_for_each_batch
 from headrace.streams.sinks.plain_topic import PlainTopicWriter, producer_options
 from headrace.streams.sinks.records import to_records
 from headrace.streams.sinks.refused import REFUSED
@@ -319,7 +319,7 @@ class Queries:
             writer = writer.format("kafka").options(**producer_options(self.config))
         else:
             self._batches[name] = ForeachBatch(lambda: self._open(name, target, side_topics))
-            writer = writer.foreachBatch(self._batches[name])
+            writer = call_for_each_batch(writer, self._batches[name])
         if self.realtime:
             number = list(self._begin).index(name)
             length = batch_length(self.config.realtime_batch_s, number, is_patient=every_ms > 0)

@@ -65,7 +65,8 @@ def run(
             keep_origin(config, query, origin.of(plan.topics_of(query)))
         slots = plan.slots(partition_counts, shuffle_partition_count=config.shuffle_partition_count)
         work_dir = held.enter_context(workspace(config.data_dir))
-        session = start_session(config, slots=max(slots, os.cpu_count() or 1), work_dir=work_dir)
+        slots = max(slots, os.cpu_count() or 1)
+        session = start_session(config, slots=slots, work_dir=work_dir, realtime=realtime)
         queries = Queries(session=session, config=config, realtime=realtime)
         # Spark has put a handler of its own in place of ours.
         with _stop_on_signals(stopped):

@@ -24,11 +24,12 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headrace.config import StreamsConfig
+from headrace.config import StreamsConfig, java_options_of_environment
 from headrace.streams.class_archive import archive_digest, find_archive, use_options
 from headrace.streams.gateway import end_java, java_beside, kill_java, launch_java
 from headrace.streams.jars import find_checkpoint_jar, resolve_jars
 from headrace.streams.java import Java, find_java
+from headrace.streams.java_options import java_options
 from headrace.streams.spark_options import with_options_of_user
 from headrace.streams.workspace import workspace
 
@@ -46,16 +47,6 @@ JAVA_GONE: Final = (Py4JError, PySparkException, OSError)
 
 _GATEWAY_FILE: Final[str] = java_gateway.__file__
 _LOOPBACK_MASTERS: Final = ("spark://127.0.0.1:", "spark://localhost:")
-_COMPILED_AFTER: Final = {
-    "Tier4InvocationThreshold": 25_000,
-    "Tier4MinInvocationThreshold": 3_000,
-    "Tier4CompileThreshold": 75_000,
-    "Tier4BackEdgeThreshold": 200_000,
-}
-"""How often code must have run before Java compiles it a second time, to the best that it can: five times as
-often as by default. Small batches call much of Spark now and then, and compiling all that took a quarter of
-the processor for minutes. Code that works on rows gets there with the first thousands of them."""
-_LOG_PROPERTIES: Final = Path(__file__).with_name("log4j2.properties")
 
 
 def log_path(config: StreamsConfig) -> Path:
@@ -69,16 +60,22 @@ def java_log_path(config: StreamsConfig) -> Path:
 
 
 def start_session(
-    config: StreamsConfig, *, slots: int, work_dir: Path, name: str = "headrace", archived: bool = True
+    config: StreamsConfig,
+    *,
+    slots: int,
+    work_dir: Path,
+    name: str = "headrace",
+    archived: bool = True,
+    realtime: bool = False,
 ) -> SparkSession:
     """Start Spark, with Java and the connector jars found first. `slots` counts for a local master only.
 
-    `archived` says whether to use an archive of classes where there is one.
+    `archived` says whether to use an archive of classes where there is one, and `realtime` what it is for.
     """
     jars = find_jars(config)
     if not archived:
         jars = replace(jars, archive=None)
-    options = session_options(config, slots=slots, jars=jars, work_dir=work_dir)
+    options = session_options(config, slots=slots, jars=jars, work_dir=work_dir, realtime=realtime)
     launch_java(options, java_log_path(config))
     builder: SparkSession.Builder = SparkSession.builder
     for key, value in options.items():
@@ -87,10 +84,12 @@ def start_session(
 
 
 @contextmanager
-def java_ahead(config: StreamsConfig) -> Iterator[None]:
+def java_ahead(config: StreamsConfig, *, realtime: bool) -> Iterator[None]:
     """Start Java for a session that will be wanted, while something else is done."""
     with workspace(config.data_dir) as work_dir:
-        options = session_options(config, slots=1, jars=find_jars(config), work_dir=work_dir)
+        options = session_options(
+            config, slots=1, jars=find_jars(config), work_dir=work_dir, realtime=realtime
+        )
         with java_beside(options, java_log_path(config)):
             yield
 
@@ -143,21 +142,26 @@ def _on_class_path(checkpoint: Path | None) -> list[Path]:
     return [] if checkpoint is None else [checkpoint]
 
 
-def session_options(config: StreamsConfig, *, slots: int, jars: Jars, work_dir: Path) -> dict[str, str]:
+def session_options(
+    config: StreamsConfig, *, slots: int, jars: Jars, work_dir: Path, realtime: bool = False
+) -> dict[str, str]:
     """What the session is started with."""
     is_local = (config.master or "local").startswith("local")
-    java_options = (
-        f'"-Dlog4j2.configurationFile={_LOG_PROPERTIES.as_uri()}"',
-        f'"-Dheadrace.log.file={log_path(config).absolute()}"',
-        f'"-Djava.io.tmpdir={work_dir}"',
-        *(f"-XX:{flag}={count}" for flag, count in _COMPILED_AFTER.items()),
+    own = config.spark_options.get("spark.driver.extraJavaOptions", "")
+    of_java = [
+        *java_options(
+            log=log_path(config),
+            work_dir=work_dir,
+            realtime=realtime,
+            chosen=f"{own} {java_options_of_environment()}",
+        ),
         # The class path is another one where the jar for checkpoints is not used.
         *(use_options(jars.archive) if is_local and jars.archive is not None else ()),
-    )
+    ]
     options = {
         "spark.master": config.master or f"local[{slots}]",
         "spark.jars": ",".join(str(path) for path in jars.connector),
-        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.driver.extraJavaOptions": " ".join(of_java),
         "spark.local.dir": str(work_dir),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

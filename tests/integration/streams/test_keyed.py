@@ -14,15 +14,18 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
 from headrace.errors import PipelineError
+from headrace.streams.buckets import operator
 from headrace.streams.buckets.kept_rows import parse_key
 from headrace.streams.buckets.reports import collected
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.keyed.timers import Timer, Timers
 from headrace.streams.progress_log import read_progress_log
 from headrace.streams.state import read_state_in
+from headrace.streams.topic import METADATA_COLUMN
 
 pytestmark = pytest.mark.spark
 
@@ -222,3 +225,23 @@ def test_a_vectorised_step_gives_exact_answers_and_batch_gives_the_same(
 def _decoded(message: Any) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(message.value())
     return value
+
+
+def test_a_stream_is_packed_by_no_more_tasks_than_run_at_once(
+    spark: SparkSession, kafka: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap)
+        .option("subscribe", "many-parts")
+        .load()
+        .withColumn(METADATA_COLUMN, F.struct("topic", "partition", "offset", "timestamp"))
+    )
+    monkeypatch.setattr(operator, "tasks_at_once", lambda _master: 2)
+
+    def plan(rows: DataFrame) -> str:
+        stepped = hr.keyed(rows, by="key", step=see, state=SpentAndSeen, returns=RETURNS)
+        return str(stepped._jdf.queryExecution().analyzed())
+
+    assert "Repartition 2, false" in plan(rows)
+    assert "Repartition" not in plan(rows.drop(METADATA_COLUMN)), "there, tasks are the sources"

@@ -139,3 +139,29 @@ def test_a_cluster_may_be_told_where_its_driver_is() -> None:
 def test_what_is_no_setting_of_spark_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"'executor\.memory' is no setting of Spark"):
         StreamsConfig(spark_options={"executor.memory": "4g"})
+
+
+@pytest.fixture
+def no_options_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def of_java(config: StreamsConfig, *, realtime: bool = False) -> list[str]:
+    options = session_options(config, slots=1, jars=JARS, work_dir=Path("/work"), realtime=realtime)
+    return options["spark.driver.extraJavaOptions"].split(" ")
+
+
+@pytest.mark.usefixtures("no_options_of_java")
+def test_micro_batches_collect_garbage_at_one_go_and_real_time_mode_beside_its_work() -> None:
+    assert "-XX:+UseParallelGC" in of_java(StreamsConfig())
+    assert not [word for word in of_java(StreamsConfig(), realtime=True) if word.startswith("-XX:+Use")]
+
+
+@pytest.mark.usefixtures("no_options_of_java")
+def test_whoever_chooses_how_to_collect_garbage_has_his_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = StreamsConfig(spark_options={"spark.driver.extraJavaOptions": "-Xss4m -XX:+UseZGC"})
+    assert [word for word in of_java(chosen) if word.endswith("GC")] == ["-XX:+UseZGC"]
+
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
+    assert not [word for word in of_java(StreamsConfig()) if word.endswith("GC")]

@@ -1,14 +1,22 @@
-"""What Spark calls for each batch of a query: it opens the writer at the first, and remembers how it went."""
+"""What Spark calls for each batch of a query: it opens the writer at the first, and remembers how it went.
+
+PySpark's own `foreachBatch` makes a session of Python's for each batch, which asks Java a dozen questions
+while nothing else happens. All batches of a run have the same session, so here it is made once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.java_gateway import java_import
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.streams.sinks.gate import Gate
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Write = Callable[["DataFrame", int], int | None]
 """Write a batch by its id; return how many rows were written, where that is known."""
@@ -50,3 +58,35 @@ class ForeachBatch:
         self._gate.close()
         if self._close is not None:
             self._close()
+
+
+class _CalledByJava:
+    """What Java knows of such a function."""
+
+    def __init__(self, function: ForeachBatch, context: Any) -> None:
+        self._function = function
+        self._context = context
+        self._session: SparkSession | None = None
+
+    def call(self, java_frame: Any, batch_id: int) -> None:
+        """A batch is there: what Java calls."""
+        if self._session is None:
+            self._session = SparkSession(self._context, java_frame.sparkSession())
+        self._function(DataFrame(java_frame, self._session), batch_id)
+
+    class Java:
+        """What Java takes it for."""
+
+        implements = ("org.apache.spark.sql.execution.streaming.sources.PythonForeachBatchFunction",)
+
+
+def call_for_each_batch(writer: DataStreamWriter, function: ForeachBatch) -> DataStreamWriter:
+    """Have a query call the function, as `writer.foreachBatch` does."""
+    context = writer._spark.sparkContext  # noqa: SLF001 - there is no public way to it
+    gateway = context._gateway  # noqa: SLF001 - see above
+    assert gateway is not None, "there is a writer, so there is Java"
+    java_import(gateway.jvm, "org.apache.spark.sql.execution.streaming.sources.*")
+    called = _CalledByJava(function, context)
+    gateway.jvm.PythonForeachBatchHelper.callForeachBatch(writer._jwrite, called)  # noqa: SLF001 - see above
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call] # it has no types
+    return writer

@@ -39,7 +39,7 @@ from headrace.streams.local_tasks import local_directory
 from headrace.streams.sinks.connection import Connector, Ledger, ShareWriter
 from headrace.streams.sinks.context import WriteContext
 from headrace.streams.sinks.gate import Gate
-from headrace.streams.sinks.handed import HANDED, Handed, HandOver, Piece, is_small, share_number
+from headrace.streams.sinks.handed import Handed, Handing, HandOver, Piece, is_small, share_number
 from headrace.streams.sinks.kept_writers import KeptWriters
 from headrace.streams.sinks.ledger import (
     Batch,
@@ -107,6 +107,7 @@ class TopicWriter:
         self._partition_count = self._task_count = partition_count
         self._spread_by: tuple[list[str], Column] | None = None
         """The columns of records, and what decides on their share. Those of all batches are the same."""
+        self._handing: Handing | None = None
         self._is_first = True
         self._is_writing = False
         self._directory: Path | None = None
@@ -177,13 +178,10 @@ class TopicWriter:
 
     def _run_small(self, records: DataFrame, task: TopicTask, directory: Path) -> int:
         """Have all records handed over, and write them here."""
-        own = directory / uuid.uuid4().hex
-        hand_over = HandOver(bytes_max=HANDED_BYTES_MAX, directory=str(own))
-        columns, share = self._spread(records)
-        numbered = records.select(*columns, share_number(share, self._task_count))
+        handing = self._handing or self._make_handing(records, directory)
         try:
             with told():
-                handed = [Handed(*row) for row in numbered.mapInArrow(hand_over.run, HANDED).collect()]
+                handed = handing.collect(records)
             if not is_small(handed, HANDED_BYTES_MAX):
                 # The next one is expected to be as large.
                 self._directory = None
@@ -191,7 +189,15 @@ class TopicWriter:
                 return self._write_handed(task, _pieces_by_share(handed))
         finally:
             # Also of tasks that have left files before another one failed.
-            shutil.rmtree(own, ignore_errors=True)
+            shutil.rmtree(handing.directory, ignore_errors=True)
+
+    def _make_handing(self, records: DataFrame, directory: Path) -> Handing:
+        columns, share = self._spread(records)
+        own = directory / uuid.uuid4().hex
+        hand_over = HandOver(bytes_max=HANDED_BYTES_MAX, directory=str(own))
+        # The number of shares is settled by now, and stays.
+        self._handing = Handing(columns, share_number(share, self._task_count), hand_over)
+        return self._handing
 
     def _task(self, batch: Batch, failpoints: tuple[Failpoint, ...] = ()) -> TopicTask:
         is_here = self._guarantee == "exactly-once" and self._task_count <= SHARES_KEPT_MAX
