@@ -51,6 +51,7 @@ format: venv  ## Rewrite the code in house style
 
 bench: setup  ## Measure; each program prints the table that docs/benchmarks.md shows
 	$(BIN)/python bench/broker/beside_kafka.py
+	$(BIN)/python bench/broker/reads.py
 	$(BIN)/python bench/broker/large_log.py
 	$(BIN)/python bench/queue/beside_rabbitmq.py
 	$(BIN)/python bench/events/store.py

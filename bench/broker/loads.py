@@ -46,7 +46,7 @@ class Load:
     def send(self, bootstrap: str, tool: Tool, topic: str, *, linger_ms: int = LINGER_MS) -> float:
         """Send all records with acks=all; how many a second."""
         if self.client == JAVA:
-            return self._send_java(bootstrap, tool, topic)
+            return self._send_java(bootstrap, tool, topic, linger_ms)
         answer = run_workload("produce", bootstrap=bootstrap, linger_ms=linger_ms, **self._records(topic))
         return answer["records_per_s"]
 
@@ -59,12 +59,12 @@ class Load:
     def _records(self, topic: str) -> dict[str, Any]:
         return {"topic": topic, "record_count": self.record_count, "record_bytes": self.record_bytes}
 
-    def _send_java(self, bootstrap: str, tool: Tool, topic: str) -> float:
+    def _send_java(self, bootstrap: str, tool: Tool, topic: str, linger_ms: int) -> float:
         output = tool(
             "org.apache.kafka.tools.ProducerPerformance",
             *("--topic", topic, "--throughput", "-1"),
             *("--num-records", str(self.record_count), "--record-size", str(self.record_bytes)),
-            *("--producer-props", f"bootstrap.servers={bootstrap}", "acks=all"),
+            *("--producer-props", f"bootstrap.servers={bootstrap}", "acks=all", f"linger.ms={linger_ms}"),
         )
         last = next(line for line in reversed(output.splitlines()) if "records/sec" in line)
         return float(last.split(" records/sec")[0].split()[-1])

@@ -4,12 +4,13 @@
     python bench/broker/reads.py --turns 5 --only "1000 B, 6 partitions" --client Java
 
 A read of half a gigabyte takes half a second, and the same read differs by a tenth from one time to the next,
-by more from one minute to another. So all three brokers run at once, each has the same records in the same
-batches, and in each turn each of them is read once, in an order that is drawn anew. What is compared are the
-reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios.
+by more from one minute to another. So all three brokers run at once, each has the same records, in batches of
+the same size, and in each turn each of them is read once, in an order that is drawn anew. What is compared
+are the reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios.
 
-The records are sent by the client that reads them. confluent-kafka's wait for full batches, so that a
-broker that answers sooner has not got more and smaller ones. Before the first turn, each is read twice.
+The records are sent by the client that reads them, and wait for full batches, so that a broker that answers
+sooner has not got more and smaller ones. Which partition a record goes to, the client decides: so partitions
+of one topic may differ by some batches from broker to broker. Before the first turn, each is read twice.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from functools import partial
 from typing import Final
 
 from apache_kafka import ApacheKafka, run_java, server_jars
+from headrace.config import Durability
 from headrace_server import HeadraceServer
 from loads import CLIENTS, PARTITION_COUNTS, SIZES, Load, Tool, create_topic
 
 KAFKA: Final = "Kafka"
-OURS: Final = {"ours, sync": "sync", "ours, os": "os"}
+OURS: Final[dict[str, Durability]] = {"ours, sync": "sync", "ours, os": "os"}
 WARM_UP_READS: Final = 2
 FULL_BATCHES_LINGER_MS: Final = 1_000
 
@@ -52,7 +54,7 @@ def main() -> None:
     with ExitStack() as running:
         bootstraps = {KAFKA: running.enter_context(ApacheKafka(heap="1g")).bootstrap}
         for name, durability in OURS.items():
-            server = running.enter_context(HeadraceServer("sync" if durability == "sync" else "os"))
+            server = running.enter_context(HeadraceServer(durability))
             bootstraps[name] = server.bootstrap
         for partition_count in PARTITION_COUNTS:
             for record_bytes, record_count in SIZES.items():

@@ -1,6 +1,6 @@
 """Windows over card transactions, beside Spark's own windows and Quix Streams.
 
-    python bench/streams/windows.py                          # 2 million events, 3 runs each, some 30 minutes
+    python bench/streams/windows.py                          # 2 million events, 3 runs each, about an hour
     python bench/streams/windows.py --share 0.02 --runs 1    # only to see that it works
     python bench/streams/windows.py --quix VENV/bin/python   # also Quix Streams, which is installed there
 
@@ -12,8 +12,8 @@ so that some rows are late: ours are written to a topic, those of Spark are lost
 included, are compared with those of windows_reference.py, and the benchmark fails where they differ.
 
 Latency is that from the sending of an event to the reading of a result that has it in it, at 1,000 events/s:
-see stateful_latency.py. Plain Spark has a session of its own: as many cores and shuffle partitions as ours,
-and everything else as Spark comes.
+see stateful_latency.py; `--only latency` measures it alone, some 25 minutes. Plain Spark has a session of
+its own: as many cores and shuffle partitions as ours, and everything else as Spark comes.
 """
 
 from __future__ import annotations
@@ -268,6 +268,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of 2 million events, 500,000 a batch")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--only", default="", help="ways whose names have this in them; or latency")
+    parser.add_argument("--latency-of", default="", help="rules or windows; both if nothing is said")
     parser.add_argument("--seconds", type=int, default=40, help="how long latency is measured")
     parser.add_argument("--quix", help="an interpreter that has quixstreams")
     options = parser.parse_args()
@@ -294,15 +295,29 @@ def main() -> None:
         if rates:
             print(f"{setting.events:,} events, {setting.runs} runs each: median (smallest to largest)\n")
             report(rates)
-        if options.only in "latency":
-            measured = [
-                apart(
-                    partial(stateful_latency.measure, setting.bootstrap, setting.home / name, options.seconds)
-                )
-                for name in stateful_latency.NAMES
-            ]
-            print()
-            print(stateful_latency.table(measured))
+    if options.only in "latency":
+        print()
+        names = [name for name in stateful_latency.NAMES if options.latency_of in name]
+        print(stateful_latency.table(latencies(names, options.runs, options.seconds)))
+
+
+def latencies(names: list[str], runs: int, seconds: int) -> list[list[stateful_latency.Latency]]:
+    """The latency of each way, as often as `runs` says: all of them by turns, and then all of them again."""
+    rounds = []
+    for number in range(runs):
+        with (
+            tempfile.TemporaryDirectory(prefix="headrace-bench-") as home,
+            BrokerProcess(Path(home) / "broker") as server,
+        ):
+            rounds.append(
+                [
+                    apart(partial(stateful_latency.measure, server.bootstrap, Path(home) / name, seconds))
+                    for name in names
+                ]
+            )
+        told = ", ".join(f"{each.name} {each.quantile(0.5)} ms" for each in rounds[-1])
+        print(f"latency, run {number + 1}: {told}", file=sys.stderr)
+    return [list(way) for way in zip(*rounds, strict=True)]
 
 
 def prepare(setting: Setting, ways: list[Way]) -> None:

@@ -100,5 +100,6 @@ def java_home() -> Path | None:
 
 
 def java_options_of_environment() -> str:
-    """What every Java is started with (JAVA_TOOL_OPTIONS, JDK_JAVA_OPTIONS)."""
-    return f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} {os.environ.get('JDK_JAVA_OPTIONS', '')}"
+    """What Java is started with beside its command line, or Spark starts it with."""
+    names = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+    return " ".join(os.environ.get(name, "") for name in names)

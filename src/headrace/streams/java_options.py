@@ -16,11 +16,12 @@ _COMPILED_AFTER: Final = {
 often as by default. Small batches call much of Spark now and then, and compiling all that took a quarter of
 the processor for minutes. Code that works on rows gets there with the first thousands of them."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"
-"""How micro-batches have Java collect garbage. Its own choice, G1, does most of it beside the program, which
-pays for that with each reference that it writes, and Spark's planning writes little else: small batches take
+"""How micro-batches have Java collect garbage. Its usual choice, G1, does most of that beside the program,
+which pays for it with each reference that it writes; Spark's planning writes little else: small batches take
 an eighth longer. This one stops the program now and then instead, for tenths of a second where much is kept:
 real-time mode, in which somebody waits for milliseconds, has Java's choice."""
-_COLLECTOR_CHOICE: Final = re.compile(r"-XX:[+-]Use\w*GC\b")
+_COLLECTOR_CHOICE: Final = re.compile(r"-XX:[+-]?(Use\w*GC\b|G1|Z[A-Z]|Shenandoah)")
+"""Also what is said to one of them."""
 _LOG_PROPERTIES: Final = Path(__file__).with_name("log4j2.properties")
 
 

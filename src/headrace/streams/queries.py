@@ -318,6 +318,9 @@ class Queries:
         if guarantee == "at-least-once" and isinstance(target, Topic) and not side_topics:
             writer = writer.format("kafka").options(**producer_options(self.config))
         else:
+            if (before := self._batches.get(name)) is not None:
+                # The query is begun anew; nobody calls it any more, and it may have writers open.
+                before.close()
             self._batches[name] = ForeachBatch(lambda: self._open(name, target, side_topics))
             writer = call_for_each_batch(writer, self._batches[name])
         if self.realtime:

@@ -46,6 +46,7 @@ JAVA_GONE: Final = (Py4JError, PySparkException, OSError)
 """What calls to Spark raise when its Java process has ended, or is about to."""
 
 _GATEWAY_FILE: Final[str] = java_gateway.__file__
+_JAVA_OPTION_KEYS: Final = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _LOOPBACK_MASTERS: Final = ("spark://127.0.0.1:", "spark://localhost:")
 
 
@@ -70,7 +71,8 @@ def start_session(
 ) -> SparkSession:
     """Start Spark, with Java and the connector jars found first. `slots` counts for a local master only.
 
-    `archived` says whether to use an archive of classes where there is one, and `realtime` what it is for.
+    `archived` says whether to use an archive of classes where there is one. In `realtime` mode, Java collects
+    garbage in another way: see java_options.py.
     """
     jars = find_jars(config)
     if not archived:
@@ -147,7 +149,7 @@ def session_options(
 ) -> dict[str, str]:
     """What the session is started with."""
     is_local = (config.master or "local").startswith("local")
-    own = config.spark_options.get("spark.driver.extraJavaOptions", "")
+    own = " ".join(config.spark_options.get(key, "") for key in _JAVA_OPTION_KEYS)
     of_java = [
         *java_options(
             log=log_path(config),

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 import headrace.streams as hr
 from headrace.errors import PipelineError
-from headrace.streams.buckets import operator
+from headrace.streams.buckets import fewer_tasks
 from headrace.streams.buckets.kept_rows import parse_key
 from headrace.streams.buckets.reports import collected
 from headrace.streams.checkpoint import checkpoint_path
@@ -227,21 +227,30 @@ def _decoded(message: Any) -> dict[str, Any]:
     return value
 
 
-def test_a_stream_is_packed_by_no_more_tasks_than_run_at_once(
+def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_nowhere(
     spark: SparkSession, kafka: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = (
+    records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", kafka.bootstrap)
         .option("subscribe", "many-parts")
         .load()
-        .withColumn(METADATA_COLUMN, F.struct("topic", "partition", "offset", "timestamp"))
     )
-    monkeypatch.setattr(operator, "tasks_at_once", lambda _master: 2)
+    rows = records.withColumn(METADATA_COLUMN, F.struct("topic", "partition", "offset", "timestamp"))
+    monkeypatch.setattr(fewer_tasks, "tasks_at_once", lambda _master: 2)
 
-    def plan(rows: DataFrame) -> str:
+    def times_in_fewer(rows: DataFrame) -> int:
         stepped = hr.keyed(rows, by="key", step=see, state=SpentAndSeen, returns=RETURNS)
-        return str(stepped._jdf.queryExecution().analyzed())
+        return str(stepped._jdf.queryExecution().analyzed()).count("Repartition 2, false")
 
-    assert "Repartition 2, false" in plan(rows)
-    assert "Repartition" not in plan(rows.drop(METADATA_COLUMN)), "there, tasks are the sources"
+    assert times_in_fewer(rows)
+    assert times_in_fewer(rows.where("value is not null").select("key", METADATA_COLUMN))
+    assert not times_in_fewer(rows.drop(METADATA_COLUMN)), "there, tasks are the sources"
+    assert not times_in_fewer(rows.union(rows)), "rows of a partition may come by two tasks"
+    assert times_in_fewer(hr.deduplicate(rows, by="key")) == 1, "only on the way to the first operator"
+    assert not times_in_fewer(rows.repartition(7)), "somebody has asked for it"
+    assert not times_in_fewer(rows.mapInArrow(lambda batches: batches, rows.schema)), "it may wait for others"
+    waits = F.udf(lambda value: value, "binary")
+    assert not times_in_fewer(rows.withColumn("value", waits("value"))), "it may wait for others"
+    monkeypatch.setattr(fewer_tasks, "tasks_at_once", lambda _master: None)
+    assert not times_in_fewer(rows), "on a cluster"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import sys
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
+from types import FrameType
 
 import pytest
 
@@ -105,18 +109,85 @@ def test_a_thread_that_is_interrupted_hands_the_lead_on(monkeypatch: pytest.Monk
     assert worker.groups == [[1], [3]]
 
 
-def test_who_is_interrupted_as_it_is_to_lead_lets_the_next_one_lead() -> None:
-    worker = Worker()
-    worker.go.set()
-    group: GroupCommit[int, int] = GroupCommit(worker.carry_out)
-    heir, other = group_commit._Ticket[int, int](1, 1), group_commit._Ticket[int, int](2, 1)
-    group._waiting, group._is_led, heir.is_leader = [heir, other], True, True
-    heir.moved = Interrupted()
+class Interruption:
+    """Raises KeyboardInterrupt in its thread, as a signal would, at the nth line of the module.
 
-    with pytest.raises(KeyboardInterrupt):
-        group._await(heir)
+    Not where Python takes no signal: at the line that ends a turn, and as a lock is let go.
+    """
 
-    assert (other.is_leader, other.moved.is_set(), group._waiting) == (True, True, [other])
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self.has_come = False
+        lines = enumerate(inspect.getsource(group_commit).splitlines(), 1)
+        spared = ("turn.is_over = True", "with self._lock:")
+        self._spared = {number for number, line in lines if line.strip() in spared}
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> Interruption | None:
+        if frame.f_code.co_filename != group_commit.__file__:
+            return None
+        if event == "line" and not self.has_come and frame.f_lineno not in self._spared:
+            self._at -= 1
+            if self._at == 0:
+                self.has_come = True
+                raise KeyboardInterrupt
+        return self
+
+
+def interrupted(at: int, submit: Callable[[], int]) -> tuple[bool, object]:
+    """Whether the interrupt has come, and what became of the job."""
+    interruption = Interruption(at)
+    sys.settrace(interruption)
+    try:
+        return interruption.has_come, submit()
+    except KeyboardInterrupt as error:
+        # It is kept, as an interactive shell would, and all frames with it.
+        return True, error
+    finally:
+        sys.settrace(None)
+
+
+@pytest.fixture
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "LOOK_EVERY_S", 0.01)
+
+
+@pytest.mark.usefixtures("_looks_often")
+def test_who_is_interrupted_anywhere_on_its_own_leaves_nobody_waiting() -> None:
+    at, has_come = 0, True
+    while has_come:
+        at += 1
+        group: GroupCommit[int, int] = GroupCommit(list)
+        has_come, _kept = interrupted(at, partial(group.submit, 1))
+        with ThreadPoolExecutor(2) as threads:
+            others = [threads.submit(group.submit, job) for job in (2, 3)]
+            assert [other.result(60) for other in others] == [2, 3], f"interrupted at {at}"
+    assert at > 10
+
+
+@pytest.mark.usefixtures("_looks_often")
+def test_who_is_interrupted_anywhere_among_others_leaves_none_waiting_and_nothing_is_done_twice() -> None:
+    at, has_come = 0, True
+    while has_come:
+        at += 1
+        worker = Worker()
+        group: GroupCommit[int, int] = GroupCommit(worker.carry_out)
+        with ThreadPoolExecutor(4) as threads:
+            first = threads.submit(group.submit, 1)
+            eventually(lambda: worker.groups)  # noqa: B023
+            second = threads.submit(interrupted, at, partial(group.submit, 2))
+            eventually(lambda: second.done() or group._waiting)  # noqa: B023
+            others = [threads.submit(group.submit, job) for job in (3, 4)]
+            worker.go.set()
+            has_come, _kept = second.result(60)
+            assert first.result(60) == 2
+            for job, other in zip((3, 4), others, strict=True):
+                error = other.exception(60)
+                assert error is None or isinstance(error, StoreUnavailable), f"interrupted at {at}"
+                assert error is not None or other.result() == job * 2
+            done = [job for jobs in worker.groups for job in jobs]
+            assert max(map(done.count, done)) == 1, f"interrupted at {at}: {worker.groups}"
+            assert group.submit(5) == 10
+    assert at > 20
 
 
 def test_after_an_error_of_the_whole_group_others_go_on() -> None:

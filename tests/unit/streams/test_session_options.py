@@ -141,9 +141,12 @@ def test_what_is_no_setting_of_spark_is_refused() -> None:
         StreamsConfig(spark_options={"executor.memory": "4g"})
 
 
+OPTIONS_OF_JAVA = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
+
+
 @pytest.fixture
 def no_options_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+    for name in OPTIONS_OF_JAVA:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -159,9 +162,16 @@ def test_micro_batches_collect_garbage_at_one_go_and_real_time_mode_beside_its_w
 
 
 @pytest.mark.usefixtures("no_options_of_java")
-def test_whoever_chooses_how_to_collect_garbage_has_his_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = StreamsConfig(spark_options={"spark.driver.extraJavaOptions": "-Xss4m -XX:+UseZGC"})
-    assert [word for word in of_java(chosen) if word.endswith("GC")] == ["-XX:+UseZGC"]
+@pytest.mark.parametrize("key", ["spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions"])
+@pytest.mark.parametrize("choice", ["-XX:+UseZGC", "-XX:-UseParallelGC", "-XX:G1HeapRegionSize=4m"])
+def test_whoever_chooses_how_to_collect_garbage_has_his_way(key: str, choice: str) -> None:
+    assert "-XX:+UseParallelGC" not in of_java(StreamsConfig(spark_options={key: f"-Xss4m {choice}"}))
+    assert "-XX:+UseParallelGC" in of_java(StreamsConfig(spark_options={key: "-XX:MaxGCPauseMillis=9"}))
 
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
-    assert not [word for word in of_java(StreamsConfig()) if word.endswith("GC")]
+
+@pytest.mark.usefixtures("no_options_of_java")
+@pytest.mark.parametrize("name", OPTIONS_OF_JAVA)
+def test_whoever_chooses_it_in_the_environment_too(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "-XX:+UseSerialGC")
+
+    assert "-XX:+UseParallelGC" not in of_java(StreamsConfig())

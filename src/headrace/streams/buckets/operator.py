@@ -30,6 +30,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from headrace.errors import PipelineError
+from headrace.streams.buckets.fewer_tasks import in_fewer_tasks
 from headrace.streams.buckets.logic import RESULTS, Arrivals, Logic, Step
 from headrace.streams.buckets.packing import BUCKETS_MAX, arrivals, labels, pack, pack_progress, pieces_of
 from headrace.streams.buckets.plan_column import operator_column
@@ -37,7 +38,6 @@ from headrace.streams.buckets.reports import OperatorReports, new_reports
 from headrace.streams.buckets.sources import FLAT_PLACES, PLACE_FIELDS, has_places, with_places
 from headrace.streams.buckets.tables import KeptTables, Owner, read_table, write_table
 from headrace.streams.building import Noted, find_building
-from headrace.streams.local_tasks import tasks_at_once
 from headrace.streams.python_worker import keep_what_is_loaded
 from headrace.streams.time_only import TIME_COLUMN, time_only_of
 from headrace.streams.topic import METADATA_COLUMN
@@ -97,7 +97,7 @@ def run_logic(  # noqa: PLR0913 - each is a property of an operator, given by na
     if everywhere is not None:
         every = F.sequence(F.lit(0), F.lit(buckets - 1))
         bucket = F.explode(F.when(F.col(everywhere), every).otherwise(F.array(bucket)))
-    packed = _together(_flat(lean)).select("*", bucket.alias(_BUCKET)).mapInArrow(packer.run, _PACKED)
+    packed = in_fewer_tasks(_flat(lean)).select("*", bucket.alias(_BUCKET)).mapInArrow(packer.run, _PACKED)
     for beside in time_only_of(rows) if event_time is not None else ():
         packed = packed.union(_with_places(beside).mapInArrow(packer.run_time_only, _PACKED))
     reports = new_reports(name, rows) if rows.isStreaming else None
@@ -221,8 +221,9 @@ class StepProcessor(StatefulProcessor):
             yield Row(**{"bucket": key[0], "output": name, column: write_table(table)})
 
     def close(self) -> None:
-        """Nothing is held, but what the first steps have loaded stays."""
-        keep_what_is_loaded("stepped")
+        """Let go of the state. What the first steps have loaded stays, and need not be looked through."""
+        self._tables = None
+        keep_what_is_loaded(f"stepped {self._stepper.owner.operator}")
 
     def _read(self, name: str) -> bytes | bytearray | None:
         found = self._tables.getValue((name,))
@@ -319,18 +320,6 @@ def _with_places(rows: DataFrame) -> DataFrame:
         return rows
     place = F.struct(*(F.col(METADATA_COLUMN)[field].alias(field) for field in PLACE_FIELDS))
     return rows.withColumn(METADATA_COLUMN, place)
-
-
-def _together(rows: DataFrame) -> DataFrame:
-    """The rows of a stream in no more tasks than run at once: the others would only wait for their turn.
-
-    Each costs some hundredths of a second, whatever it reads. Not where rows don't tell where they came from:
-    there, tasks are what is told apart.
-    """
-    if not rows.isStreaming or not set(FLAT_PLACES.values()).issubset(rows.columns):
-        return rows
-    task_count = tasks_at_once(rows.sparkSession.sparkContext.master or "")
-    return rows if task_count is None else rows.coalesce(task_count)
 
 
 def _flat(rows: DataFrame) -> DataFrame:

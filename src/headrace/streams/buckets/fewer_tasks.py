@@ -1,0 +1,48 @@
+"""Pack a topic's rows in no more tasks than make use of the processors.
+
+A topic has a task for each of its partitions, and each costs some hundredths of a second of Spark's and
+Python's work, whatever it reads. Where Spark runs in the driver's process, a few processors do all of it; so
+rows of several partitions are packed by one task, partition after partition.
+
+Only where nothing but Spark's own expressions is between the topic and the operator:
+
+- Functions in Python may wait for others, and do so all at once as long as each task runs by itself.
+- After a join, a union or another operator, a partition's rows come by several tasks, and how they were
+  grouped would be seen: the same batch must be packed alike on a machine with other processors.
+- Who has asked for a number of partitions has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from headrace.streams.buckets.sources import FLAT_PLACES
+from headrace.streams.local_tasks import tasks_at_once
+
+_PLAIN_NODES: Final = frozenset({"Project", "Filter", "EventTimeWatermark", "SubqueryAlias"})
+_TOPICS: Final = frozenset({"StreamingRelationV2", "StreamingDataSourceV2Relation"})
+_PYTHON: Final = "org.apache.spark.sql.catalyst.trees.TreePattern"
+
+
+def in_fewer_tasks(rows: DataFrame) -> DataFrame:
+    """The rows, whose places are columns of their own where they are known, in few tasks if that may be."""
+    # Rows that don't tell where they came from are told apart by their tasks.
+    if not rows.isStreaming or not set(FLAT_PLACES.values()).issubset(rows.columns):
+        return rows
+    task_count = tasks_at_once(rows.sparkSession.sparkContext.master or "")
+    if task_count is None or not _is_straight_from_topic(rows):
+        return rows
+    return rows.coalesce(task_count)
+
+
+def _is_straight_from_topic(rows: DataFrame) -> bool:
+    # There is no public way to a plan.
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    patterns: Any = getattr(rows.sparkSession.sparkContext._jvm, _PYTHON)  # noqa: SLF001
+    if plan.containsPattern(patterns.PYTHON_UDF()):
+        return False
+    while plan.nodeName() in _PLAIN_NODES:
+        plan = plan.children().head()
+    return plan.nodeName() in _TOPICS
