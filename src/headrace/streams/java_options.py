@@ -17,7 +17,7 @@ often as by default. Small batches call much of Spark now and then, and compilin
 the processor for minutes. Code that works on rows gets there with the first thousands of them."""
 _COLLECTOR: Final = "-XX:+UseParallelGC"
 """How micro-batches have Java collect garbage. Its usual choice, G1, does most of that beside the program,
-which pays for it with each reference that it writes; Spark's planning writes little else: small batches take
+which pays for it with each reference that it writes; Spark's planning writes little else: small batches took
 an eighth longer. This one stops the program now and then instead, for tenths of a second where much is kept:
 real-time mode, in which somebody waits for milliseconds, has Java's choice."""
 _COLLECTOR_CHOICE: Final = re.compile(r"-XX:[+-]?(Use\w*GC\b|G1|Z[A-Z]|Shenandoah)")
