@@ -85,6 +85,15 @@ def read_progress_log(checkpoint: Path) -> ProgressLog:
     )
 
 
+def added_up_end(checkpoint: Path, number: int) -> int | None:
+    """Where a batch ends, all partitions added up; None where its file is not there, or says something else."""
+    try:
+        batch = _read_batch(checkpoint / "offsets" / str(number), number)
+    except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return None
+    return sum(sum(ends.values()) for ends in batch.ends)
+
+
 def parse_offsets(text: str) -> Offsets:
     """Spark's own writing of offsets: {"orders": {"0": 17}}."""
     return {

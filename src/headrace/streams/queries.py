@@ -33,6 +33,7 @@ from headrace.streams.client_options import portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, passing_failure, realtime_refusal
 from headrace.streams.given_up import clear_given_up_state, note_given_up
+from headrace.streams.interpreted import Interpreting
 from headrace.streams.log_offsets import ask_ends
 from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import DEAD_LETTERS_PARTITION_COUNT, Plan
@@ -321,7 +322,9 @@ class Queries:
             if (before := self._batches.get(name)) is not None:
                 # The query is begun anew; nobody calls it any more, and it may have writers open.
                 before.close()
-            self._batches[name] = ForeachBatch(lambda: self._open(name, target, side_topics))
+            self._batches[name] = ForeachBatch(
+                lambda: self._open(name, target, side_topics), Interpreting(checkpoint).settle_next
+            )
             writer = call_for_each_batch(writer, self._batches[name])
         if self.realtime:
             number = list(self._begin).index(name)

@@ -20,11 +20,12 @@ _FETCHED_BYTES_MIN: Final = 64 * KIB
 """What a query that can wait asks for at a time."""
 _DEAD_LETTERS_WAIT_MS: Final = 500
 """Nobody waits for dead letters: asking for each record by itself would cost all others milliseconds."""
-PROMPT: Final = {"kafka.fetch.max.wait.ms": "10", "kafka.max.poll.records": "10000"}
+PROMPT: Final = {"kafka.fetch.max.wait.ms": "1", "kafka.max.poll.records": "10000"}
 """How to read what is there, up to an end that is known. Each time that Spark has taken records from its
 client, it asks the broker two questions. By then, the client has asked for what follows; at the end of a
-partition that waits, half a second by default, and the questions wait behind it. So it is to wait shortly,
-and to hand out more than 500 records at a time: what it holds is bounded by what it fetches, in bytes."""
+partition that waits, half a second by default, and the questions wait behind it. So it is to wait for as short
+as it can without asking all the time, and to hand out more than 500 records at a time: what it holds is
+bounded by what it fetches, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
+from pyspark.sql.functions import udtf
 
 import headrace.streams as hr
+from headrace.config import StreamsConfig
 from headrace.errors import PipelineError
 from headrace.streams.buckets import fewer_tasks
 from headrace.streams.buckets.kept_rows import parse_key
@@ -24,6 +26,7 @@ from headrace.streams.buckets.reports import collected
 from headrace.streams.checkpoint import checkpoint_path
 from headrace.streams.keyed.timers import Timer, Timers
 from headrace.streams.progress_log import read_progress_log
+from headrace.streams.source import Reader, read_stream
 from headrace.streams.state import read_state_in
 from headrace.streams.topic import METADATA_COLUMN
 
@@ -227,8 +230,14 @@ def _decoded(message: Any) -> dict[str, Any]:
     return value
 
 
+@udtf(returnType="made: binary")
+class Waits:
+    def eval(self, value: bytes) -> Iterator[tuple[bytes]]:
+        yield (value,)
+
+
 def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_nowhere(
-    spark: SparkSession, kafka: Any, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, kafka: Any, config: StreamsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = (
         spark.readStream.format("kafka")
@@ -239,11 +248,13 @@ def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_no
     rows = records.withColumn(METADATA_COLUMN, F.struct("topic", "partition", "offset", "timestamp"))
     monkeypatch.setattr(fewer_tasks, "tasks_at_once", lambda _master: 2)
 
-    def is_in_fewer(rows: DataFrame) -> bool:
-        stepped = hr.keyed(rows, by="key", step=see, state=SpentAndSeen, returns=RETURNS)
+    def is_in_fewer(rows: DataFrame, by: str = "key") -> bool:
+        stepped = hr.keyed(rows, by=by, step=see, state=SpentAndSeen, returns=RETURNS)
         return "Repartition 2, false" in str(stepped._jdf.queryExecution().analyzed())
 
     assert is_in_fewer(rows)
+    assert is_in_fewer(read_stream(spark, payments, Reader(name="many", config=config)), by="card")
+    assert is_in_fewer(rows.select("*", F.explode(F.array("value", "key")).alias("each")))
     assert is_in_fewer(rows.where("value is not null").select("key", METADATA_COLUMN))
     assert not is_in_fewer(rows.drop(METADATA_COLUMN)), "there, tasks are the sources"
     assert not is_in_fewer(rows.union(rows)), "rows of a partition may come by two tasks"
@@ -252,5 +263,9 @@ def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_no
     assert not is_in_fewer(rows.mapInArrow(lambda batches: batches, rows.schema)), "it may wait for others"
     waits = F.udf(lambda value: value, "binary")
     assert not is_in_fewer(rows.withColumn("value", waits("value"))), "it may wait for others"
+    spark.udtf.register("waits_for_each", Waits)
+    rows.createOrReplaceTempView("rows")
+    waited = spark.sql("select rows.*, made from rows, lateral waits_for_each(value)")
+    assert not is_in_fewer(waited), "it may wait for others"
     monkeypatch.setattr(fewer_tasks, "tasks_at_once", lambda _master: None)
     assert not is_in_fewer(rows), "on a cluster"

@@ -13,7 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpa
 
 import headrace.streams as hr
 from headrace.errors import PipelineError, PipelineFailed
+from headrace.streams.interpreted import SMALL_ROWS_MAX
 from headrace.streams.queries import BEGUN_ANEW_MAX, Queries
+from headrace.streams.sinks.foreach_batch import ForeachBatch
 from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -69,6 +71,34 @@ def test_rows_come_out_as_json_with_the_key_and_all_their_columns(
         "from": "orders/0/0",
         "nothing": None,
     }
+
+
+def test_plans_of_small_batches_are_interpreted_and_the_one_behind_a_large_batch_is_compiled(
+    kafka: Any, start: StartQueries, processed: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: dict[ForeachBatch, list[bool]] = {}
+    real = ForeachBatch.__call__
+
+    def look(batches: ForeachBatch, frame: DataFrame, batch_id: int) -> None:
+        plan = str(frame.where("key is not null")._jdf.queryExecution().executedPlan())
+        looks.setdefault(batches, []).append("*(1)" in plan)
+        real(batches, frame, batch_id)
+
+    monkeypatch.setattr(ForeachBatch, "__call__", look)
+    queries = start(copies, realtime=False)
+    sizes = (1, 1, 1, 12 * SMALL_ROWS_MAX, 1, 1)
+    for batch, size in enumerate(sizes):
+        kafka.produce("orders", [order(f"{batch}-{number}") for number in range(size)])
+        processed("copies", "orders")
+
+    found = sorted(record.key.decode() for record in kafka.read_count("copies", sum(sizes)))
+    assert found == sorted(f"{batch}-{number}" for batch, size in enumerate(sizes) for number in range(size))
+    first, second, third, *others, last = looks[queries._batches["copies"]]
+    assert first, "it may have much to catch up with"
+    assert second, "how large the first one was is not known"
+    assert not third, "the second was small"
+    assert any(others), "one was large, in however many batches it came"
+    assert not last, "the last but one was small"
 
 
 @BOTH_MODES

@@ -22,6 +22,8 @@ from headrace.streams.buckets.sources import FLAT_PLACES
 from headrace.streams.local_tasks import tasks_at_once
 
 _PLAIN_NODES: Final = frozenset({"Project", "Filter", "EventTimeWatermark", "SubqueryAlias"})
+_PLAIN_GENERATORS: Final = frozenset({"explode", "inline", "posexplode", "stack"})
+"""What makes rows of one. Topics of JSON are decoded by one, too."""
 _TOPICS: Final = frozenset({"StreamingRelationV2", "StreamingDataSourceV2Relation"})
 _PYTHON: Final = "org.apache.spark.sql.catalyst.trees.TreePattern"
 
@@ -43,6 +45,10 @@ def _is_straight_from_topic(rows: DataFrame) -> bool:
     patterns: Any = getattr(rows.sparkSession.sparkContext._jvm, _PYTHON)  # noqa: SLF001
     if plan.containsPattern(patterns.PYTHON_UDF()):
         return False
-    while plan.nodeName() in _PLAIN_NODES:
+    while plan.nodeName() in _PLAIN_NODES or _is_plain_generator(plan):
         plan = plan.children().head()
     return plan.nodeName() in _TOPICS
+
+
+def _is_plain_generator(plan: Any) -> bool:
+    return plan.nodeName() == "Generate" and plan.generator().prettyName() in _PLAIN_GENERATORS

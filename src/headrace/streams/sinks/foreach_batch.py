@@ -28,9 +28,17 @@ WRITTEN_COUNT_KEPT: Final = 100
 class ForeachBatch:
     """The function of one query. Spark calls it from one thread at a time; others may look on."""
 
-    def __init__(self, open_writer: Callable[[], tuple[Write, Callable[[], None]]]) -> None:
-        """The writer can be opened only once Spark has made the checkpoint: it gives the query its id."""
+    def __init__(
+        self,
+        open_writer: Callable[[], tuple[Write, Callable[[], None]]],
+        settle_next: Callable[[int, SparkSession], None] | None = None,
+    ) -> None:
+        """The writer can be opened only once Spark has made the checkpoint: it gives the query its id.
+
+        `settle_next` is told of each batch that was written, in time for the next to be planned.
+        """
         self._open_writer = open_writer
+        self._settle_next = settle_next
         self._gate = Gate()
         self._write: Write | None = None
         self._close: Callable[[], None] | None = None
@@ -49,6 +57,8 @@ class ForeachBatch:
                 self._gate.check()
             self.written[batch_id] = self._write(frame, batch_id)
             self.written.pop(batch_id - WRITTEN_COUNT_KEPT, None)
+            if self._settle_next is not None:
+                self._settle_next(batch_id, frame.sparkSession)
         except BaseException as error:
             self.error = error
             raise
