@@ -12,7 +12,7 @@ from headrace.config import StreamsConfig
 from headrace.streams.client_options import kafka_options
 from headrace.streams.formats import rows
 from headrace.streams.progress_log import format_offsets
-from headrace.streams.source import PROMPT
+from headrace.streams.source import prompt_options
 from headrace.streams.spans import Span
 from headrace.streams.topic import Topic
 
@@ -42,7 +42,7 @@ def read_records(session: SparkSession, span: Span, config: StreamsConfig) -> Da
         assigned.setdefault(topic, []).append(partition)
     return (
         session.read.format("kafka")
-        .options(**(PROMPT | kafka_options(config)))
+        .options(**(prompt_options(config) | kafka_options(config)))
         .option("kafka.isolation.level", "read_committed")
         .option("assign", json.dumps(assigned))
         .option("startingOffsets", format_offsets({place: span.starts[place] for place in read}))

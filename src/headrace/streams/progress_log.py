@@ -86,7 +86,7 @@ def read_progress_log(checkpoint: Path) -> ProgressLog:
 
 
 def added_up_end(checkpoint: Path, number: int) -> int | None:
-    """Where a batch ends, all partitions added up; None where its file is not there, or says something else."""
+    """Where a batch ends, all partitions added up; None where its file does not tell."""
     try:
         batch = _read_batch(checkpoint / "offsets" / str(number), number)
     except (OSError, ValueError, TypeError, KeyError, IndexError, AttributeError):

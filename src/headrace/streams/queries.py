@@ -33,10 +33,10 @@ from headrace.streams.client_options import portable_options
 from headrace.streams.describe import describe_rows
 from headrace.streams.failure import first_line, passing_failure, realtime_refusal
 from headrace.streams.given_up import clear_given_up_state, note_given_up
-from headrace.streams.interpreted import Interpreting
 from headrace.streams.log_offsets import ask_ends
 from headrace.streams.pipeline import Pipeline, Target
 from headrace.streams.plan import DEAD_LETTERS_PARTITION_COUNT, Plan
+from headrace.streams.plan_mode import PlanMode, reads_streams_only
 from headrace.streams.progress import Progress, parse_progress
 from headrace.streams.progress_log import has_batch, read_progress_log
 from headrace.streams.recent import REALTIME_SETTING
@@ -323,7 +323,8 @@ class Queries:
                 # The query is begun anew; nobody calls it any more, and it may have writers open.
                 before.close()
             self._batches[name] = ForeachBatch(
-                lambda: self._open(name, target, side_topics), Interpreting(checkpoint).settle_next
+                lambda: self._open(name, target, side_topics),
+                PlanMode(checkpoint) if reads_streams_only(rows) else None,
             )
             writer = call_for_each_batch(writer, self._batches[name])
         if self.realtime:

@@ -20,12 +20,9 @@ _FETCHED_BYTES_MIN: Final = 64 * KIB
 """What a query that can wait asks for at a time."""
 _DEAD_LETTERS_WAIT_MS: Final = 500
 """Nobody waits for dead letters: asking for each record by itself would cost all others milliseconds."""
-PROMPT: Final = {"kafka.fetch.max.wait.ms": "1", "kafka.max.poll.records": "10000"}
-"""How to read what is there, up to an end that is known. Each time that Spark has taken records from its
-client, it asks the broker two questions. By then, the client has asked for what follows; at the end of a
-partition that waits, half a second by default, and the questions wait behind it. So it is to wait for as short
-as it can without asking all the time, and to hand out more than 500 records at a time: what it holds is
-bounded by what it fetches, in bytes."""
+_WAIT_MS: Final = 1
+_WAIT_FOR_REPLICA_MS: Final = 10
+_POLLED_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +95,23 @@ def read_records_stream(session: SparkSession, topic: Topic, reader: Reader) -> 
     return source.load()
 
 
+def prompt_options(config: StreamsConfig) -> dict[str, str]:
+    """How to read what is there, up to an end that is known.
+
+    Each time that Spark has taken records from its client, it asks the broker two questions. By then, the
+    client has asked for what follows; at the end of a partition that waits, half a second by default, and the
+    questions wait behind it. A record that comes meanwhile is handed out by itself, which makes Spark ask two
+    more. So the client is to wait for next to nothing: a little longer where it reads from a replica, which
+    may not have yet what its leader has told of, and would be asked all the time. And it is to hand out more
+    than 500 records at a time: what it holds is bounded by what it fetches, in bytes.
+    """
+    wait_ms = _WAIT_FOR_REPLICA_MS if "client.rack" in config.client_options else _WAIT_MS
+    return {"kafka.fetch.max.wait.ms": str(wait_ms), "kafka.max.poll.records": str(_POLLED_MAX)}
+
+
 def _pace(reader: Reader) -> dict[str, str]:
     if not reader.realtime:
-        return PROMPT
+        return prompt_options(reader.config)
     if not reader.patience_ms:
         return {}
     return {

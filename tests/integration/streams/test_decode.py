@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,8 +14,17 @@ from pyspark.sql import SparkSession
 import headrace.streams as hr
 from headrace.errors import PipelineError
 from headrace.streams.decode import decoded, parse_schema, undecodable
+from headrace.streams.plan_mode import COMPILED, INTERPRETED, MODE
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True, params=[COMPILED, INTERPRETED])
+def _in_both_modes(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(MODE, request.param)
+    yield
+    spark.conf.unset(MODE)
+
 
 SCHEMA = (
     "id string not null, amount double, count int, at timestamp, place struct<city: string>, tags array<int>"

@@ -15,7 +15,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
-from pyspark.sql.functions import udtf
 
 import headrace.streams as hr
 from headrace.config import StreamsConfig
@@ -230,22 +229,15 @@ def _decoded(message: Any) -> dict[str, Any]:
     return value
 
 
-@udtf(returnType="made: binary")
-class Waits:
-    def eval(self, value: bytes) -> Iterator[tuple[bytes]]:
-        yield (value,)
-
-
 def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_nowhere(
     spark: SparkSession, kafka: Any, config: StreamsConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", kafka.bootstrap)
-        .option("subscribe", "many-parts")
-        .load()
-    )
-    rows = records.withColumn(METADATA_COLUMN, F.struct("topic", "partition", "offset", "timestamp"))
+    def read(bootstrap: str) -> DataFrame:
+        source = spark.readStream.format("kafka").option("subscribe", "many-parts")
+        records = source.option("kafka.bootstrap.servers", bootstrap).load()
+        return records.withColumn(METADATA_COLUMN, F.struct("topic", "partition", "offset", "timestamp"))
+
+    rows = read(kafka.bootstrap)
     monkeypatch.setattr(fewer_tasks, "tasks_at_once", lambda _master: 2)
 
     def is_in_fewer(rows: DataFrame, by: str = "key") -> bool:
@@ -256,6 +248,7 @@ def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_no
     assert is_in_fewer(read_stream(spark, payments, Reader(name="many", config=config)), by="card")
     assert is_in_fewer(rows.select("*", F.explode(F.array("value", "key")).alias("each")))
     assert is_in_fewer(rows.where("value is not null").select("key", METADATA_COLUMN))
+    assert not is_in_fewer(read(f"{kafka.bootstrap}, far-away:9092")), "partitions are asked for at once"
     assert not is_in_fewer(rows.drop(METADATA_COLUMN)), "there, tasks are the sources"
     assert not is_in_fewer(rows.union(rows)), "rows of a partition may come by two tasks"
     assert not is_in_fewer(rows.dropDuplicates(["key"])), "they come by the tasks of the state"
@@ -263,9 +256,5 @@ def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_no
     assert not is_in_fewer(rows.mapInArrow(lambda batches: batches, rows.schema)), "it may wait for others"
     waits = F.udf(lambda value: value, "binary")
     assert not is_in_fewer(rows.withColumn("value", waits("value"))), "it may wait for others"
-    spark.udtf.register("waits_for_each", Waits)
-    rows.createOrReplaceTempView("rows")
-    waited = spark.sql("select rows.*, made from rows, lateral waits_for_each(value)")
-    assert not is_in_fewer(waited), "it may wait for others"
     monkeypatch.setattr(fewer_tasks, "tasks_at_once", lambda _master: None)
     assert not is_in_fewer(rows), "on a cluster"

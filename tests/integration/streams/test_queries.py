@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
 from headrace.errors import PipelineError, PipelineFailed
-from headrace.streams.interpreted import SMALL_ROWS_MAX
+from headrace.streams import plan_mode
+from headrace.streams.plan_mode import COMPILED, INTERPRETED, MODE
 from headrace.streams.queries import BEGUN_ANEW_MAX, Queries
-from headrace.streams.sinks.foreach_batch import ForeachBatch
+from headrace.streams.sinks.topics import TopicWriter
 from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -73,32 +76,83 @@ def test_rows_come_out_as_json_with_the_key_and_all_their_columns(
     }
 
 
-def test_plans_of_small_batches_are_interpreted_and_the_one_behind_a_large_batch_is_compiled(
-    kafka: Any, start: StartQueries, processed: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks: dict[ForeachBatch, list[bool]] = {}
-    real = ForeachBatch.__call__
+@pytest.fixture
+def modes(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """In which mode the tasks of each batch were run, by topic. Small batches have 10 rows at most."""
+    seen: dict[str, list[str]] = {}
+    real = TopicWriter.write_records
 
-    def look(batches: ForeachBatch, frame: DataFrame, batch_id: int) -> None:
-        plan = str(frame.where("key is not null")._jdf.queryExecution().executedPlan())
-        looks.setdefault(batches, []).append("*(1)" in plan)
-        real(batches, frame, batch_id)
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"mode": [context.getLocalProperty(MODE) or COMPILED]})
 
-    monkeypatch.setattr(ForeachBatch, "__call__", look)
-    queries = start(copies, realtime=False)
-    sizes = (1, 1, 1, 12 * SMALL_ROWS_MAX, 1, 1)
+    def look(writer: TopicWriter, records: DataFrame, batch_id: int) -> int:
+        task = records.sparkSession.range(0, 1, numPartitions=1).mapInArrow(told, "mode string")
+        seen.setdefault(writer._topic.name, []).append(task.collect()[0]["mode"])
+        return real(writer, records, batch_id)
+
+    monkeypatch.setattr(plan_mode, "SMALL_ROWS_MAX", 10)
+    monkeypatch.setattr(TopicWriter, "write_records", look)
+    return seen
+
+
+def produce_and_await(kafka: Any, processed: Callable[..., None], sizes: Sequence[int]) -> None:
+    """Produce so many orders at a time, and check that all come out."""
     for batch, size in enumerate(sizes):
         kafka.produce("orders", [order(f"{batch}-{number}") for number in range(size)])
         processed("copies", "orders")
-
     found = sorted(record.key.decode() for record in kafka.read_count("copies", sum(sizes)))
     assert found == sorted(f"{batch}-{number}" for batch, size in enumerate(sizes) for number in range(size))
-    first, second, third, *others, last = looks[queries._batches["copies"]]
-    assert first, "it may have much to catch up with"
-    assert second, "how large the first one was is not known"
-    assert not third, "the second was small"
-    assert any(others), "one was large, in however many batches it came"
-    assert not last, "the last but one was small"
+
+
+def test_small_batches_are_interpreted_and_large_ones_compiled(
+    kafka: Any, start: StartQueries, processed: Callable[..., None], modes: dict[str, list[str]]
+) -> None:
+    start(copies, realtime=False)
+    produce_and_await(kafka, processed, (1, 1, 1, 2_000, 1, 1))
+
+    first, second, third, *others, last = modes["copies"]
+    assert first == COMPILED, "how large it is, is not known"
+    assert second == third == last == INTERPRETED
+    assert COMPILED in others, "some of the 2,000 came together"
+
+
+def test_who_sets_how_spark_runs_plans_decides_on_all_batches(
+    kafka: Any,
+    spark: SparkSession,
+    start: StartQueries,
+    processed: Callable[..., None],
+    modes: dict[str, list[str]],
+) -> None:
+    spark.conf.set("spark.sql.codegen.wholeStage", "true")
+    try:
+        start(copies, realtime=False)
+    finally:
+        spark.conf.unset("spark.sql.codegen.wholeStage")
+    produce_and_await(kafka, processed, (1, 1, 1))
+
+    assert set(modes["copies"]) == {COMPILED}
+
+
+def test_plans_that_read_tables_are_compiled_as_tables_are_large_however_small_the_batch(
+    kafka: Any,
+    spark: SparkSession,
+    start: StartQueries,
+    processed: Callable[..., None],
+    modes: dict[str, list[str]],
+) -> None:
+    names = spark.range(50).select(F.col("id").cast("string").alias("id"), F.lit("x").alias("name"))
+
+    @hr.pipeline(writes=hr.topic("copies", key="id", partitions=1), name="copies")
+    def joined(orders: DataFrame) -> DataFrame:
+        return orders.drop("_kafka").join(F.broadcast(names), "id", "left")
+
+    start(joined, realtime=False)
+    produce_and_await(kafka, processed, (1, 1, 1))
+
+    assert set(modes["copies"]) == {COMPILED}
 
 
 @BOTH_MODES

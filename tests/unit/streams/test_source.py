@@ -50,6 +50,8 @@ def test_a_batch_does_not_wait_at_the_end_of_a_partition_for_what_comes_after_it
     assert int(told["kafka.fetch.max.wait.ms"]) <= 10
     assert int(told["kafka.max.poll.records"]) > 500
     assert options_of(patience_ms=500) == told
+    behind_leader = options_of(client_rack="a")
+    assert int(behind_leader["kafka.fetch.max.wait.ms"]) > int(told["kafka.fetch.max.wait.ms"])
 
 
 def test_what_runs_without_batches_waits_for_records_as_long_as_the_client_does_by_itself() -> None:

@@ -10,6 +10,9 @@ Only where nothing but Spark's own expressions is between the topic and the oper
 - After a join, a union or another operator, a partition's rows come by several tasks, and how they were
   grouped would be seen: the same batch must be packed alike on a machine with other processors.
 - Who has asked for a number of partitions has it.
+
+And only where the broker is on this machine: Spark asks it three times for each partition, and asks a far one
+better for all at once.
 """
 
 from __future__ import annotations
@@ -18,14 +21,15 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
+from headrace.config import Address
 from headrace.streams.buckets.sources import FLAT_PLACES
 from headrace.streams.local_tasks import tasks_at_once
 
-_PLAIN_NODES: Final = frozenset({"Project", "Filter", "EventTimeWatermark", "SubqueryAlias"})
-_PLAIN_GENERATORS: Final = frozenset({"explode", "inline", "posexplode", "stack"})
-"""What makes rows of one. Topics of JSON are decoded by one, too."""
-_TOPICS: Final = frozenset({"StreamingRelationV2", "StreamingDataSourceV2Relation"})
-_PYTHON: Final = "org.apache.spark.sql.catalyst.trees.TreePattern"
+_PLAIN_NODES: Final = frozenset({"Project", "Filter", "Generate", "EventTimeWatermark", "SubqueryAlias"})
+"""Topics of JSON are decoded by a `Generate`, too."""
+_TOPIC: Final = "StreamingRelationV2"
+_BOOTSTRAP: Final = "kafka.bootstrap.servers"
+_PATTERNS: Final = "org.apache.spark.sql.catalyst.trees.TreePattern"
 
 
 def in_fewer_tasks(rows: DataFrame) -> DataFrame:
@@ -42,13 +46,16 @@ def in_fewer_tasks(rows: DataFrame) -> DataFrame:
 def _is_straight_from_topic(rows: DataFrame) -> bool:
     # There is no public way to a plan.
     plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
-    patterns: Any = getattr(rows.sparkSession.sparkContext._jvm, _PYTHON)  # noqa: SLF001
+    patterns: Any = getattr(rows.sparkSession.sparkContext._jvm, _PATTERNS)  # noqa: SLF001
     if plan.containsPattern(patterns.PYTHON_UDF()):
         return False
-    while plan.nodeName() in _PLAIN_NODES or _is_plain_generator(plan):
+    while plan.nodeName() in _PLAIN_NODES:
         plan = plan.children().head()
-    return plan.nodeName() in _TOPICS
+    return plan.nodeName() == _TOPIC and _is_here(plan.extraOptions().get(_BOOTSTRAP))
 
 
-def _is_plain_generator(plan: Any) -> bool:
-    return plan.nodeName() == "Generate" and plan.generator().prettyName() in _PLAIN_GENERATORS
+def _is_here(bootstrap: str | None) -> bool:
+    """Whether the brokers are on this machine."""
+    return bool(bootstrap) and all(
+        Address.parse(each.strip()).is_loopback for each in (bootstrap or "").split(",")
+    )

@@ -13,6 +13,7 @@ from py4j.java_gateway import java_import
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.streams.plan_mode import PlanMode
 from headrace.streams.sinks.gate import Gate
 
 if TYPE_CHECKING:
@@ -31,14 +32,11 @@ class ForeachBatch:
     def __init__(
         self,
         open_writer: Callable[[], tuple[Write, Callable[[], None]]],
-        settle_next: Callable[[int, SparkSession], None] | None = None,
+        plan_mode: PlanMode | None = None,
     ) -> None:
-        """The writer can be opened only once Spark has made the checkpoint: it gives the query its id.
-
-        `settle_next` is told of each batch that was written, in time for the next to be planned.
-        """
+        """The writer can be opened only once Spark has made the checkpoint: it gives the query its id."""
         self._open_writer = open_writer
-        self._settle_next = settle_next
+        self._plan_mode = plan_mode
         self._gate = Gate()
         self._write: Write | None = None
         self._close: Callable[[], None] | None = None
@@ -55,10 +53,10 @@ class ForeachBatch:
                 self._write, self._close = self._open_writer()
                 # `close` has not seen this writer if it came meanwhile.
                 self._gate.check()
+            if self._plan_mode is not None:
+                self._plan_mode.settle(batch_id, frame.sparkSession, self.written.get(batch_id - 1) or 0)
             self.written[batch_id] = self._write(frame, batch_id)
             self.written.pop(batch_id - WRITTEN_COUNT_KEPT, None)
-            if self._settle_next is not None:
-                self._settle_next(batch_id, frame.sparkSession)
         except BaseException as error:
             self.error = error
             raise

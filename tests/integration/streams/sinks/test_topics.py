@@ -15,7 +15,7 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that every PySpark user knows
 
 import headrace.streams as hr
@@ -23,6 +23,7 @@ from headrace.config import StreamsConfig
 from headrace.errors import InvalidProducerEpoch, PipelineError, PipelineReplaced
 from headrace.streams.admin import ensure_topics
 from headrace.streams.claim import CLAIM
+from headrace.streams.plan_mode import COMPILED, INTERPRETED, MODE
 from headrace.streams.sinks import topics
 from headrace.streams.sinks.connection import ShareWriter
 from headrace.streams.sinks.context import WriteContext
@@ -207,6 +208,39 @@ def test_a_record_is_in_the_same_share_whether_it_is_sent_there_or_handed_over(s
     sent = rows.repartition(7, by).select("number", F.spark_partition_id().alias("share"))
     numbers = rows.select("number", share_number(by, 7))
     assert sorted(map(tuple, sent.collect())) == sorted(map(tuple, numbers.collect()))
+
+
+def test_a_record_is_in_the_same_share_and_bucket_whether_plans_are_compiled_or_interpreted(
+    spark: SparkSession,
+) -> None:
+    number = F.col("id")
+    typed: dict[str, Column] = {
+        "text": F.concat(F.lit("Zürich \U0001f9c0 "), number),
+        "bytes": number.cast("string").cast("binary"),
+        "whole": -number,
+        "small": number.cast("tinyint"),
+        "real": F.array(F.lit(-0.0), F.lit(float("nan")), F.lit(0.1))[(number % 3).cast("int")],
+        "exact": number.cast("decimal(30,7)"),
+        "is_even": number % 2 == 0,
+        "day": F.date_add(F.lit("1969-12-25").cast("date"), number.cast("int")),
+        "at": F.timestamp_seconds(number - 50),
+        "list": F.array(number, F.lit(None)),
+        "pair": F.struct(number, F.lit("x")),
+        "nothing": F.when(number > 100, number),
+    }
+    # Behind an exchange, so that tasks compute it, and no rule of Spark's beforehand.
+    rows = spark.range(60).repartition(2).select(*(column.alias(name) for name, column in typed.items()))
+    hashes = [hashed(name) for name in typed for hashed in (F.hash, F.xxhash64)]
+
+    found = {}
+    for mode in (COMPILED, INTERPRETED):
+        spark.conf.set(MODE, mode)
+        try:
+            found[mode] = sorted(map(tuple, rows.select("whole", *hashes).collect()))
+        finally:
+            spark.conf.unset(MODE)
+
+    assert found[COMPILED] == found[INTERPRETED]
 
 
 def test_a_small_batch_after_a_small_one_is_handed_over_and_comes_out_once(
