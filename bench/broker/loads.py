@@ -23,6 +23,7 @@ SIZES: Final = {100: 2_000_000, 1_000: 500_000}
 """How many records of each size are sent."""
 PARTITION_COUNTS: Final = (1, 6)
 LINGER_MS: Final = 5
+FULL_BATCHES_LINGER_MS: Final = 1_000
 LEADER_PAUSE_S: Final = 0.1
 
 Tool = Callable[..., str]
@@ -43,12 +44,25 @@ class Load:
         """As a row of the table begins."""
         return f"{self.client}, {described(self.record_bytes, self.partition_count)}"
 
-    def send(self, bootstrap: str, tool: Tool, topic: str, *, linger_ms: int = LINGER_MS) -> float:
+    def send(self, bootstrap: str, tool: Tool, topic: str) -> float:
         """Send all records with acks=all; how many a second."""
         if self.client == JAVA:
-            return self._send_java(bootstrap, tool, topic, linger_ms)
-        answer = run_workload("produce", bootstrap=bootstrap, linger_ms=linger_ms, **self._records(topic))
+            return self._send_java(bootstrap, tool, topic, LINGER_MS)
+        answer = run_workload("produce", bootstrap=bootstrap, linger_ms=LINGER_MS, **self._records(topic))
         return answer["records_per_s"]
+
+    def fill(self, bootstrap: str, tool: Tool, topic: str) -> None:
+        """Send all records in full batches, and as evenly to all partitions as the client can be told to."""
+        if self.client == JAVA:
+            self._send_java(bootstrap, tool, topic, FULL_BATCHES_LINGER_MS)
+        else:
+            run_workload(
+                "produce",
+                bootstrap=bootstrap,
+                linger_ms=FULL_BATCHES_LINGER_MS,
+                evenly_over=self.partition_count,
+                **self._records(topic),
+            )
 
     def read(self, bootstrap: str, tool: Tool, topic: str) -> float:
         """Read all records; how many a second."""

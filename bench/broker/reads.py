@@ -9,8 +9,9 @@ the same size, and in each turn each of them is read once, in an order that is d
 are the reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios.
 
 The records are sent by the client that reads them, and wait for full batches, so that a broker that answers
-sooner has not got more and smaller ones. Which partition a record goes to, the client decides: so partitions
-of one topic may differ by some batches from broker to broker. Before the first turn, each is read twice.
+sooner has not got more and smaller ones. Partitions are equally long: confluent-kafka, left to itself, draws
+one now and then, so that one may be a fifth longer than others, and is read alone in the end. Java's client
+can't be told, and its partitions differ by some batches. Before the first turn, each is read twice.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from loads import CLIENTS, PARTITION_COUNTS, SIZES, Load, Tool, create_topic
 KAFKA: Final = "Kafka"
 OURS: Final[dict[str, Durability]] = {"ours, sync": "sync", "ours, os": "os"}
 WARM_UP_READS: Final = 2
-FULL_BATCHES_LINGER_MS: Final = 1_000
 
 Rates = dict[str, list[float]]
 """Records a second of each broker, turn by turn."""
@@ -86,7 +86,7 @@ def _by_turns(
 
 def _filled(bootstrap: str, tool: Tool, load: Load) -> str:
     topic = create_topic(bootstrap, load.partition_count)
-    load.send(bootstrap, tool, topic, linger_ms=FULL_BATCHES_LINGER_MS)
+    load.fill(bootstrap, tool, topic)
     return topic
 
 

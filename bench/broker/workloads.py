@@ -23,6 +23,10 @@ from headrace.log.record import Record
 SIZE: Final = Struct(">i")
 PRODUCE_V3: Final = Struct(">hhih")
 QUEUE_MESSAGES: Final = 200_000
+RUN_COUNT: Final = 1_000
+"""How many records go to a partition before the next has its turn, where they are sent evenly."""
+PARTITION_UA: Final = -1
+"""By which the client is asked to decide."""
 CONSUME_COUNT: Final = 10_000
 QUEUE_PAUSE_MS: Final = 5
 """By default librdkafka pauses for a second each time it has fetched 100,000 records or 64 MB ahead: a broker
@@ -31,9 +35,12 @@ would cost the client memory, and a sixth of its speed, the more the faster the 
 
 
 def produce(
-    bootstrap: str, topic: str, record_count: int, record_bytes: int, linger_ms: int
+    bootstrap: str, topic: str, record_count: int, record_bytes: int, *, linger_ms: int, evenly_over: int = 0
 ) -> dict[str, float]:
-    """Send records with confluent-kafka, acks=all, and wait until all are acknowledged."""
+    """Send records with confluent-kafka, acks=all, and wait until all are acknowledged.
+
+    `evenly_over` so many partitions, or else as the client decides, which draws one now and then.
+    """
     errors: list[str] = []
 
     def on_delivery(error: Any, _message: Any) -> None:
@@ -52,10 +59,11 @@ def produce(
     producer.list_topics(topic, timeout=10)
     value = bytes(record_bytes)
     started_s = time.perf_counter()
-    for _ in range(record_count):
+    for number in range(record_count):
+        partition = number // RUN_COUNT % evenly_over if evenly_over else PARTITION_UA
         while True:
             try:
-                producer.produce(topic, value)
+                producer.produce(topic, value, partition=partition)
                 break
             except BufferError:
                 producer.poll(0.01)
