@@ -247,6 +247,7 @@ def test_a_topic_is_packed_by_no_more_tasks_than_run_at_once_where_that_shows_no
     assert is_in_fewer(rows)
     assert is_in_fewer(read_stream(spark, payments, Reader(name="many", config=config)), by="card")
     assert is_in_fewer(rows.select("*", F.explode(F.array("value", "key")).alias("each")))
+    assert is_in_fewer(read(f"{kafka.bootstrap},"))
     assert is_in_fewer(rows.where("value is not null").select("key", METADATA_COLUMN))
     assert not is_in_fewer(read(f"{kafka.bootstrap}, far-away:9092")), "partitions are asked for at once"
     assert not is_in_fewer(rows.drop(METADATA_COLUMN)), "there, tasks are the sources"

@@ -55,7 +55,6 @@ def _is_straight_from_topic(rows: DataFrame) -> bool:
 
 
 def _is_here(bootstrap: str | None) -> bool:
-    """Whether the brokers are on this machine."""
-    return bool(bootstrap) and all(
-        Address.parse(each.strip()).is_loopback for each in (bootstrap or "").split(",")
-    )
+    """Whether all brokers have addresses of this machine; Kafka's clients pass over empty ones."""
+    named = [each.strip() for each in (bootstrap or "").split(",") if each.strip()]
+    return bool(named) and all(Address.parse(each).is_loopback for each in named)
