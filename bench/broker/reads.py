@@ -9,9 +9,9 @@ the same size, and in each turn each of them is read once, in an order that is d
 are the reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios.
 
 The records are sent by the client that reads them, and wait for full batches, so that a broker that answers
-sooner has not got more and smaller ones. Partitions are equally long: confluent-kafka, left to itself, draws
-one now and then, so that one may be a fifth longer than others, and is read alone in the end. Java's client
-can't be told, and its partitions differ by some batches. Before the first turn, each is read twice.
+sooner has not got more and smaller ones. confluent-kafka is told which partition to send to, and all are
+equally long, but for a thousand records: left to itself while it waits for full batches, it sent all records
+to one of six. Java's client can't be told. Before the first turn, each is read twice.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def produce(
 ) -> dict[str, float]:
     """Send records with confluent-kafka, acks=all, and wait until all are acknowledged.
 
-    `evenly_over` so many partitions, or else as the client decides, which draws one now and then.
+    `evenly_over` so many partitions, or else as the client decides.
     """
     errors: list[str] = []
 
