@@ -6,7 +6,8 @@
 A read of half a gigabyte takes half a second, and the same read differs by a tenth from one time to the next,
 by more from one minute to another. So all three brokers run at once, each has the same records, in batches of
 the same size, and in each turn each of them is read once, in an order that is drawn anew. What is compared
-are the reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios.
+are the reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios. In brackets is
+where the median of endlessly many turns would be, with 95 % certainty.
 
 The records are sent by the client that reads them, and wait for full batches, so that a broker that answers
 sooner has not got more and smaller ones. confluent-kafka is told which partition to send to, and all are
@@ -17,6 +18,7 @@ to one of six. Java's client can't be told. Before the first turn, each is read 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import statistics
 import sys
@@ -33,6 +35,8 @@ from loads import CLIENTS, PARTITION_COUNTS, SIZES, Load, Tool, create_topic
 KAFKA: Final = "Kafka"
 OURS: Final[dict[str, Durability]] = {"ours, sync": "sync", "ours, os": "os"}
 WARM_UP_READS: Final = 2
+CERTAINTY_DEVIATIONS: Final = 1.96
+"""Within so many deviations lie 95 % of what is spread as the normal distribution."""
 
 Rates = dict[str, list[float]]
 """Records a second of each broker, turn by turn."""
@@ -49,7 +53,7 @@ def main() -> None:
     order = random.Random(options.seed)
     clients = [options.client] if options.client else CLIENTS
     java_tool = partial(run_java, server_jars(_show))
-    print(f"{options.turns} turns: medians, and the middle half of the turns' ratios\n")
+    print(f"{options.turns} turns: medians, and where those of the ratios lie with 95 % certainty\n")
     print("| records/s | Kafka | ours, sync | ratio | ours, os | ratio |\n|---|---|---|---|---|---|")
     with ExitStack() as running:
         bootstraps = {KAFKA: running.enter_context(ApacheKafka(heap="1g")).bootstrap}
@@ -98,11 +102,13 @@ def _row(label: str, rates: Rates) -> str:
 
 
 def _ratio(ours: list[float], theirs: list[float]) -> str:
-    ratios = [our / their for our, their in zip(ours, theirs, strict=True)]
-    if len(ratios) < 2:
-        return f"{ratios[0]:.2f}"
-    lower, middle, upper = statistics.quantiles(ratios, n=4)
-    return f"{middle:.2f} ({lower:.2f} to {upper:.2f})"
+    ratios = sorted(our / their for our, their in zip(ours, theirs, strict=True))
+    middle = f"{statistics.median(ratios):.2f}"
+    lowest = math.floor((len(ratios) - CERTAINTY_DEVIATIONS * math.sqrt(len(ratios))) / 2)
+    if lowest < 1:
+        return middle
+    # As many turns lie below the lower end as above the upper one.
+    return f"{middle} ({ratios[lowest - 1]:.2f} to {ratios[-lowest]:.2f})"
 
 
 def _show(text: str) -> None:

@@ -34,6 +34,7 @@ COMPILED: Final = "FALLBACK"
 """Spark's own default."""
 INTERPRETED: Final = "NO_CODEGEN"
 _CHOSEN_BY: Final = (MODE, "spark.sql.codegen.wholeStage")
+_TABLE_IN_PLAN: Final = "LocalRelation"
 
 
 class PlanMode:
@@ -83,4 +84,9 @@ def reads_streams_only(rows: DataFrame) -> bool:
     """Whether a batch reads no more than its records: no table, which it would go through as a whole."""
     # There is no public way to a plan.
     leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
-    return all(leaves.apply(index).isStreaming() for index in range(leaves.size()))
+    return all(_is_stream_or_empty(leaves.apply(index)) for index in range(leaves.size()))
+
+
+def _is_stream_or_empty(leaf: Any) -> bool:
+    # `transformWithState` has a table of states to begin with, which is empty where none are given.
+    return bool(leaf.isStreaming()) or (leaf.nodeName() == _TABLE_IN_PLAN and bool(leaf.data().isEmpty()))

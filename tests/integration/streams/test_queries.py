@@ -119,6 +119,22 @@ def test_small_batches_are_interpreted_and_large_ones_compiled(
     assert COMPILED in others, "some of the 2,000 came together"
 
 
+def test_small_batches_of_operators_with_state_are_interpreted_too(
+    kafka: Any, start: StartQueries, processed: Callable[..., None], modes: dict[str, list[str]]
+) -> None:
+    @hr.pipeline(writes=hr.topic("copies", key="id", partitions=1), name="copies")
+    def counted(orders: DataFrame) -> DataFrame:
+        minutes = hr.window(orders, hr.tumbling("1 minute"), by="id", trigger=hr.early(rows=1))
+        return minutes.agg(F.count("*").alias("n"))
+
+    start(counted, realtime=False)
+    produce_and_await(kafka, processed, (1, 1, 1))
+
+    first, *others = modes["copies"]
+    assert first == COMPILED, "how large it is, is not known"
+    assert set(others) == {INTERPRETED}
+
+
 def test_who_sets_how_spark_runs_plans_decides_on_all_batches(
     kafka: Any,
     spark: SparkSession,
