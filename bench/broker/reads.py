@@ -7,7 +7,8 @@ A read of half a gigabyte takes half a second, and the same read differs by a te
 by more from one minute to another. So all three brokers run at once, each has the same records, in batches of
 the same size, and in each turn each of them is read once, in an order that is drawn anew. What is compared
 are the reads of a turn, which lie seconds apart: the ratio is the median of the turns' ratios. In brackets is
-where the median of endlessly many turns would be, with 95 % certainty.
+where the median of endlessly many turns would be, with 95 % certainty or more, as far as turns don't depend
+on each other; of fewer than six turns nothing is that certain.
 
 The records are sent by the client that reads them, and wait for full batches, so that a broker that answers
 sooner has not got more and smaller ones. confluent-kafka is told which partition to send to, and all are
@@ -35,8 +36,7 @@ from loads import CLIENTS, PARTITION_COUNTS, SIZES, Load, Tool, create_topic
 KAFKA: Final = "Kafka"
 OURS: Final[dict[str, Durability]] = {"ours, sync": "sync", "ours, os": "os"}
 WARM_UP_READS: Final = 2
-CERTAINTY_DEVIATIONS: Final = 1.96
-"""Within so many deviations lie 95 % of what is spread as the normal distribution."""
+CERTAINTY: Final = 0.95
 
 Rates = dict[str, list[float]]
 """Records a second of each broker, turn by turn."""
@@ -103,12 +103,23 @@ def _row(label: str, rates: Rates) -> str:
 
 def _ratio(ours: list[float], theirs: list[float]) -> str:
     ratios = sorted(our / their for our, their in zip(ours, theirs, strict=True))
-    middle = f"{statistics.median(ratios):.2f}"
-    lowest = math.floor((len(ratios) - CERTAINTY_DEVIATIONS * math.sqrt(len(ratios))) / 2)
-    if lowest < 1:
+    middle, outside = f"{statistics.median(ratios):.2f}", _outside_count(len(ratios))
+    if not outside:
         return middle
-    # As many turns lie below the lower end as above the upper one.
-    return f"{middle} ({ratios[lowest - 1]:.2f} to {ratios[-lowest]:.2f})"
+    return f"{middle} ({ratios[outside - 1]:.2f} to {ratios[-outside]:.2f})"
+
+
+def _outside_count(turn_count: int) -> int:
+    """The how manieth smallest and largest are the ends of where the median lies; 0 where none is certain.
+
+    Each turn lies below the median as likely as above it. So the k-th smallest of n turns lies above it if
+    fewer than k lie below, as often as a coin that is thrown n times shows fewer than k heads.
+    """
+    fewer, count = 1, 0
+    while 2 * fewer <= (1 - CERTAINTY) * 2**turn_count:
+        count += 1
+        fewer += math.comb(turn_count, count)
+    return count
 
 
 def _show(text: str) -> None:

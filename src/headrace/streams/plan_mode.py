@@ -35,6 +35,7 @@ COMPILED: Final = "FALLBACK"
 INTERPRETED: Final = "NO_CODEGEN"
 _CHOSEN_BY: Final = (MODE, "spark.sql.codegen.wholeStage")
 _TABLE_IN_PLAN: Final = "LocalRelation"
+_PATTERNS: Final = "org.apache.spark.sql.catalyst.trees.TreePattern"
 
 
 class PlanMode:
@@ -83,7 +84,12 @@ class PlanMode:
 def reads_streams_only(rows: DataFrame) -> bool:
     """Whether a batch reads no more than its records: no table, which it would go through as a whole."""
     # There is no public way to a plan.
-    leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001
+    patterns: Any = getattr(rows.sparkSession.sparkContext._jvm, _PATTERNS)  # noqa: SLF001
+    if plan.containsPattern(patterns.PLAN_EXPRESSION()):
+        # Such as `id IN (SELECT id FROM ...)`, which is no leaf.
+        return False
+    leaves = plan.collectLeaves()
     return all(_is_stream_or_empty(leaves.apply(index)) for index in range(leaves.size()))
 
 

@@ -19,6 +19,7 @@ from headrace.streams import plan_mode
 from headrace.streams.plan_mode import COMPILED, INTERPRETED, MODE
 from headrace.streams.queries import BEGUN_ANEW_MAX, Queries
 from headrace.streams.sinks.topics import TopicWriter
+from headrace.streams.window import Windowed
 from headrace.testing.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -119,20 +120,27 @@ def test_small_batches_are_interpreted_and_large_ones_compiled(
     assert COMPILED in others, "some of the 2,000 came together"
 
 
-def test_small_batches_of_operators_with_state_are_interpreted_too(
+def test_small_batches_of_operators_with_state_are_interpreted_too_and_go_on_with_what_compiled_ones_kept(
     kafka: Any, start: StartQueries, processed: Callable[..., None], modes: dict[str, list[str]]
 ) -> None:
     @hr.pipeline(writes=hr.topic("copies", key="id", partitions=1), name="copies")
     def counted(orders: DataFrame) -> DataFrame:
-        minutes = hr.window(orders, hr.tumbling("1 minute"), by="id", trigger=hr.early(rows=1))
-        return minutes.agg(F.count("*").alias("n"))
+        return minutes(orders).agg(F.count("*").alias("n"))
 
     start(counted, realtime=False)
-    produce_and_await(kafka, processed, (1, 1, 1))
+    for _ in range(3):
+        kafka.produce("orders", [order("a")])
+        processed("copies", "orders")
 
+    assert [json.loads(record.value)["n"] for record in kafka.read_count("copies", 3)] == [1, 2, 3]
     first, *others = modes["copies"]
     assert first == COMPILED, "how large it is, is not known"
     assert set(others) == {INTERPRETED}
+
+
+def minutes(orders: DataFrame) -> Windowed:
+    """Windows that tell of each row."""
+    return hr.window(orders, hr.tumbling("1 minute"), by="id", trigger=hr.early(rows=1))
 
 
 def test_who_sets_how_spark_runs_plans_decides_on_all_batches(
@@ -152,18 +160,43 @@ def test_who_sets_how_spark_runs_plans_decides_on_all_batches(
     assert set(modes["copies"]) == {COMPILED}
 
 
+def with_names(orders: DataFrame) -> DataFrame:
+    names = orders.sparkSession.range(50).select(
+        F.col("id").cast("string").alias("id"), F.lit("x").alias("name")
+    )
+    return orders.drop("_kafka").join(F.broadcast(names), "id", "left")
+
+
+def with_names_of_the_plan(orders: DataFrame) -> DataFrame:
+    names = orders.sparkSession.sql("SELECT * FROM VALUES ('0-0', 'x') AS names(id, name)")
+    return orders.drop("_kafka").join(F.broadcast(names), "id", "left")
+
+
+def not_among_others(orders: DataFrame) -> DataFrame:
+    orders.drop("_kafka").createOrReplaceTempView("some_orders")
+    return orders.sparkSession.sql(
+        "SELECT * FROM some_orders AS o "
+        "WHERE NOT EXISTS (SELECT 1 FROM range(9) AS r WHERE string(r.id) = o.id)"
+    )
+
+
+def counted_with_names(orders: DataFrame) -> DataFrame:
+    return with_names(minutes(orders).agg(F.count("*").alias("n")))
+
+
+@pytest.mark.parametrize(
+    "reads_a_table", [with_names, with_names_of_the_plan, not_among_others, counted_with_names]
+)
 def test_plans_that_read_tables_are_compiled_as_tables_are_large_however_small_the_batch(
     kafka: Any,
-    spark: SparkSession,
     start: StartQueries,
     processed: Callable[..., None],
     modes: dict[str, list[str]],
+    reads_a_table: Callable[[DataFrame], DataFrame],
 ) -> None:
-    names = spark.range(50).select(F.col("id").cast("string").alias("id"), F.lit("x").alias("name"))
-
     @hr.pipeline(writes=hr.topic("copies", key="id", partitions=1), name="copies")
     def joined(orders: DataFrame) -> DataFrame:
-        return orders.drop("_kafka").join(F.broadcast(names), "id", "left")
+        return reads_a_table(orders)
 
     start(joined, realtime=False)
     produce_and_await(kafka, processed, (1, 1, 1))
