@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from dataclasses import replace
 from time import perf_counter_ns
@@ -24,9 +25,9 @@ from headrace.kafka.connection import (
     is_produce,
 )
 from headrace.kafka.dispatch import Peer, Started, dispatch
-from headrace.kafka.handing_over import hand_over
 from headrace.kafka.security.session import LOGIN_FRAME_BYTES_MAX
 from headrace.kafka.services import ANONYMOUS, Scheduler
+from headrace.kafka.unread_answer import UnreadAnswer
 from headrace.kafka.unsent_answers import Backlog
 from headrace.logs import fields
 from headrace.security.tls import TlsStream
@@ -49,6 +50,10 @@ FRAME_WAIT_S_MAX: Final = 60.0
 MISTAKE: Final = "a request of %s failed in an unexpected way; closing its connection"
 SIZE_BYTES: Final = 4
 """What goes before a frame."""
+LOCAL_SEND_BYTES: Final = 128 * KIB
+"""What the system keeps for a client on this machine before it takes no more. With more, it is the client's
+own thread that moves the rest, each time it has read something, which takes it a tenth of its speed. A client
+elsewhere needs as much as fits on the way to it, and the system finds out how much that is."""
 JOINED_BYTES_MAX: Final = 64 * KIB
 """Answers below this size are sent as one piece."""
 
@@ -107,6 +112,8 @@ class ClientConnection(asyncio.Protocol):
         self._lost: asyncio.Future[None] = loop.create_future()
         self._socket = -1
         """What the system knows the connection by, if it may be given an answer as it is."""
+        self._unread: UnreadAnswer | None = None
+        """The answer that is on its way, if it waits in its files for the client to take it."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember who it is."""
@@ -126,8 +133,11 @@ class ClientConnection(asyncio.Protocol):
             address=config.advertised or Address(own_name[0], own_name[1]),
             session=session,
         )
-        if self._tls is None and (socket := self._transport.get_extra_info("socket")) is not None:
-            self._socket = socket.fileno()
+        client_socket = self._transport.get_extra_info("socket")
+        if self._tls is None and client_socket is not None:
+            self._socket = client_socket.fileno()
+            if peer_name[0] == own_name[0]:
+                client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BYTES)
         self._is_proved = session is None and self._tls is None
         if session is not None:
             self._reader.frame_bytes_max = min(LOGIN_FRAME_BYTES_MAX, config.frame_bytes_max)
@@ -135,6 +145,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
         """Let go of everything that the connection holds."""
         self._is_ending = True
+        self._drop_unread()
         self._connections.give_back(self)
         for pending in self._pending.values():
             pending.abandon()
@@ -174,6 +185,8 @@ class ClientConnection(asyncio.Protocol):
     def close(self) -> asyncio.Future[None]:
         """Send what is due, then close."""
         self._is_ending = True
+        if self._unread is not None:
+            return self._lost
         if self._tls is not None and not self._transport.is_closing():
             self._transport.write(self._tls.close())
         self._transport.close()
@@ -181,12 +194,15 @@ class ClientConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close now."""
+        self._drop_unread()
         self._transport.abort()
 
     def close_if_late(self, now_s: float) -> None:
         """Close a connection that has kept us waiting for too long."""
         if self._backlog.size_bytes and self._note_backlog():
             self._active_s = now_s
+        if self._unread is not None:
+            self._active_s = max(self._active_s, self._unread.taken_s)
         if self._is_ending:
             if self._is_idle(now_s):
                 # It has been closed, but for answers that its client does not take.
@@ -196,7 +212,7 @@ class ClientConnection(asyncio.Protocol):
             self._fail(ProtocolError(reason))
         elif self._is_idle(now_s):
             logger.debug("closing the connection of %s: nothing has happened on it for long", self._peer)
-            if self._backlog.size_bytes:
+            if self._has_unsent:
                 self.abort()
             else:
                 self.close()
@@ -347,9 +363,7 @@ class ClientConnection(asyncio.Protocol):
             if self._peer.session is not None:
                 self._log_in_further(self._peer.session)
         except StorageError as error:
-            # Half of an answer is on its way, so there is no other way to say it.
-            logger.error("closing the connection of %s: %s", self._peer, error, extra=self._log_fields())  # noqa: TRY400
-            self.abort()
+            self._fail_to_read(error)
         except Exception:
             # Whoever resolved this answer may have others to resolve, of other connections.
             logger.exception(MISTAKE, self._peer, extra=self._log_fields())
@@ -371,6 +385,16 @@ class ClientConnection(asyncio.Protocol):
                 self._is_sending = False
         hit("kafka.answered")
 
+    def _fail_to_read(self, error: StorageError) -> None:
+        """Close: half of an answer is on its way, so there is no other way to say what is wrong."""
+        logger.error("closing the connection of %s: %s", self._peer, error, extra=self._log_fields())
+        self.abort()
+
+    @property
+    def _has_unsent(self) -> bool:
+        """Whether the client has to take more of its answers."""
+        return bool(self._backlog.size_bytes) or self._unread is not None
+
     def _note_backlog(self) -> bool:
         """Note how much of the answers waits in memory; say whether the client has taken something."""
         return self._backlog.note(0 if self._is_writable else self._transport.get_write_buffer_size())
@@ -383,7 +407,42 @@ class ClientConnection(asyncio.Protocol):
 
     def _send_in_turn(self, parts: Parts) -> None:
         if self._may_hand_over:
-            parts = hand_over(parts, self._socket)
+            answer = UnreadAnswer(parts, self._services.unsent_answers)
+            parts = answer.begin(self._socket)
+            if parts and answer.wait(self._socket, self._end_unread):
+                self._unread = answer
+                self._is_writable = False
+                return
+        self._send_read(parts)
+
+    def _end_unread(self, rest: Parts) -> None:
+        """Go on after an answer that has waited in its files; what is left of it has to be read."""
+        self._unread = None
+        self._is_writable = True
+        self._is_sending = True
+        try:
+            self._send_read(rest)
+        except StorageError as error:
+            self._fail_to_read(error)
+            return
+        except Exception:
+            logger.exception(MISTAKE, self._peer, extra=self._log_fields())
+            self.abort()
+            return
+        finally:
+            self._is_sending = False
+        self._note_backlog()
+        if self._is_ending:
+            self._transport.close()
+        else:
+            self._pump()
+
+    def _drop_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.drop()
+            self._unread = None
+
+    def _send_read(self, parts: Parts) -> None:
         for pieces in _read_in_turn(parts):
             if self._transport.is_closing():
                 # The client is gone: what it leaves unread need not be read from the disk.
@@ -466,7 +525,7 @@ class ClientConnection(asyncio.Protocol):
         idle_s_max = self._services.config.connection_idle_ms_max / 1000
         if now_s - self._active_s <= idle_s_max:
             return False
-        return bool(self._backlog.size_bytes) or (not self._answers and not self._waiting)
+        return self._has_unsent or (not self._answers and not self._waiting)
 
     def _log_fields(self) -> dict[str, Any]:
         return fields(client=str(self._peer), principal=self._peer.principal)

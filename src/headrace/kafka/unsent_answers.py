@@ -5,6 +5,9 @@ nothing more, so it holds few answers; but an answer to a fetch may have many me
 such clients. So a fetch starts only while there is room, and is answered with no more than there is room for;
 but with one whole batch at least, or a consumer could never get past a large one.
 
+Most large answers don't wait in memory but in the files that they lie in (see unread_answer.py), of which
+there are only so many, too.
+
 If that were all, clients that never read could keep everybody else from reading. So a connection that takes
 its answers too slowly, while others wait for room, has to make way: it is closed (see
 `ClientConnection.close_if_late`). That goes for those only that hold at least an equal share of what is held:
@@ -30,6 +33,8 @@ class UnsentAnswers:
         self.size_bytes = 0
         self.holder_count = 0
         """How many connections have answers that wait."""
+        self.held_file_count = 0
+        """How many files are kept open for answers that wait there."""
 
     @property
     def room_bytes(self) -> int:

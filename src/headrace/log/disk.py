@@ -58,6 +58,10 @@ class Disk(Protocol):
         """Open a file, making it when it is missing; what is written goes to its end."""
         ...
 
+    def duplicate(self, file: int) -> int:
+        """Another handle of an open file, to be closed on its own: with it, the file outlives its name."""
+        ...
+
     def close(self, file: int) -> None:
         """Close a file; a lock on it goes with it."""
         ...
@@ -145,6 +149,11 @@ class SystemDisk:
         """Open a file, making it when it is missing; what is written goes to its end."""
         with _opening():
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+
+    def duplicate(self, file: int) -> int:
+        """Another handle of an open file, to be closed on its own: with it, the file outlives its name."""
+        with _opening():
+            return os.dup(file)
 
     def close(self, file: int) -> None:
         """Close a file; a lock on it goes with it."""

@@ -180,6 +180,13 @@ class SimulatedDisk:
         self._open[number] = entry
         return number
 
+    def duplicate(self, file: int) -> int:
+        """Another handle of an open file, to be closed on its own."""
+        self._may_fail("duplicate")
+        number = next(self._numbers)
+        self._open[number] = self._opened(file)
+        return number
+
     def close(self, file: int) -> None:
         """Close a file; a lock on it goes with it."""
         self._opened(file)

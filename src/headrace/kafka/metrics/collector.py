@@ -120,7 +120,9 @@ class BrokerCollector:
         yield _counter("connections_refused", "Connections above a limit.", connections.refused_count)
         yield _gauge("in_flight_bytes", "Requests that are read or served.", self._engine.budgets.used_bytes)
         unsent_bytes = self._services.unsent_answers.size_bytes
-        yield _gauge("unsent_bytes", "Answers that clients have not taken yet.", unsent_bytes)
+        yield _gauge("unsent_bytes", "Answers in memory that clients have not taken yet.", unsent_bytes)
+        held_files = self._services.unsent_answers.held_file_count
+        yield _gauge("unsent_files", "Files with answers that clients have not taken yet.", held_files)
         yield _gauge("parked_fetches", "Fetches that wait for data.", self._services.watchers.count)
         logins = self._services.logins
         if logins is not None:

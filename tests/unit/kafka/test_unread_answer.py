@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.kafka.handing_over import hand_over
+from headrace.kafka.unread_answer import hand_over
 
 
 class Stored:
