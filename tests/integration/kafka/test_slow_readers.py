@@ -1,6 +1,7 @@
 """Clients that ask for much and don't read it: they take no more memory than they may, and make way.
 
-With TLS it is what was encrypted that waits.
+In plain text answers wait in the log's own files, of which there are only so many, and else in memory. With
+TLS it is what was encrypted that waits, in memory.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 import ssl
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -18,15 +21,16 @@ import trustme
 
 from headrace.broker import Broker
 from headrace.config import MIB, Address, BrokerConfig, TlsConfig
-from headrace.kafka import budget, engine
+from headrace.kafka import budget, engine, unread_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 FETCH = 1
 VALUE_BYTES = 8_000_000
 """More than a socket takes that nobody reads."""
+VALUE = bytes(range(250)) * (VALUE_BYTES // 250)
 UNSENT_BYTES_MAX = 8 * MIB
 
 
@@ -77,14 +81,29 @@ def fetch_fields() -> dict[str, Any]:
 
 
 def unsent_bytes(broker: Broker) -> int:
+    return shown(broker, "headrace_unsent_bytes")
+
+
+def unsent_files(broker: Broker) -> int:
+    return shown(broker, "headrace_unsent_files")
+
+
+def shown(broker: Broker, metric: str) -> int:
     # A proxy of the environment must not come between.
     with httpx.Client(trust_env=False, timeout=30) as client:
         text = client.get(broker.metrics_url).text
-    found = re.search(r"^headrace_unsent_bytes (\S+)$", text, re.MULTILINE)
+    found = re.search(rf"^{metric} (\S+)$", text, re.MULTILINE)
     assert found is not None
     return int(float(found[1]))
 
 
+@pytest.fixture
+def no_files_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that waits waits in memory."""
+    monkeypatch.setattr(unread_answer, "HELD_FILES_MAX", 0)
+
+
+@pytest.mark.usefixtures("no_files_held")
 def test_clients_that_do_not_read_take_no_more_than_there_is_room_for_and_make_way_for_others(
     transport: Transport,
     tmp_path: Path,
@@ -116,6 +135,7 @@ def test_clients_that_do_not_read_take_no_more_than_there_is_room_for_and_make_w
         assert "took its answers too slowly while others waited" in caplog.text
 
 
+@pytest.mark.usefixtures("no_files_held")
 def test_a_client_that_reads_late_gets_all_of_its_answer_when_nobody_waits_for_room(
     transport: Transport,
     tmp_path: Path,
@@ -130,11 +150,123 @@ def test_a_client_that_reads_late_gets_all_of_its_answer_when_nobody_waits_for_r
     with Broker(tmp_path / "data", config=config, tls=transport.tls, metrics=True) as broker:
         kafka = kafka_at(broker.bootstrap, **transport.settings)
         kafka.create_topic("large")
-        value = bytes(range(250)) * (VALUE_BYTES // 250)
-        assert kafka.produce("large", [value], message_max_bytes=16_000_000) == [0]
+        assert kafka.produce("large", [VALUE], message_max_bytes=16_000_000) == [0]
         late = transport.wrap(raw_at(broker.bootstrap))
         late.send(late.request_frame(FETCH, 12, **fetch_fields()))
         wait_until(lambda: unsent_bytes(broker), "an answer that nobody reads yet")
         (answered,) = late.receive(FETCH, 12).responses
-        assert value in answered.partitions[0].records
+        assert VALUE in answered.partitions[0].records
         wait_until(lambda: not unsent_bytes(broker), "nothing that waits any more")
+
+
+@contextmanager
+def with_an_answer_that_waits_in_its_file(
+    directory: Path, raw_at: Callable[[str], Any], kafka_at: Callable[..., Any], **settings: Any
+) -> Iterator[tuple[Broker, Any]]:
+    """A broker with a topic, and a client that has asked for all of it and does not read."""
+    config = BrokerConfig(listen=Address("127.0.0.1", 0), durability="os", **settings)
+    with Broker(directory, config=config, metrics=True) as broker:
+        kafka = kafka_at(broker.bootstrap)
+        kafka.create_topic("large")
+        assert kafka.produce("large", [VALUE], message_max_bytes=16_000_000) == [0]
+        client = raw_at(broker.bootstrap)
+        client.send(client.request_frame(FETCH, 12, **fetch_fields()))
+        yield broker, client
+
+
+def test_clients_that_do_not_read_take_files_instead_of_memory_and_keep_nobody_from_reading(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[..., Any],
+    wait_until: Callable[..., Any],
+) -> None:
+    with with_an_answer_that_waits_in_its_file(tmp_path / "data", raw_at, kafka_at, unsent_bytes_max=MIB) as (
+        broker,
+        first,
+    ):
+        others = [raw_at(broker.bootstrap) for _ in range(3)]
+        for client in others:
+            client.send(client.request_frame(FETCH, 12, **fetch_fields()))
+        wait_until(lambda: unsent_files(broker) == 4, "answers that nobody reads")
+        assert unsent_bytes(broker) == 0
+
+        kafka = kafka_at(broker.bootstrap)
+        consumer = kafka.consumer()
+        consumer.subscribe(["large"])
+        assert [message.value() for message in kafka.read(consumer, 1)] == [VALUE]
+
+        for client in others:
+            client.socket.close()
+        wait_until(lambda: unsent_files(broker) == 1, "files let go of when their clients go")
+        (answered,) = first.receive(FETCH, 12).responses
+        assert VALUE in answered.partitions[0].records
+        wait_until(lambda: not unsent_files(broker), "nothing that waits any more")
+        first.send(first.request_frame(FETCH, 12, **fetch_fields()))
+        (answered,) = first.receive(FETCH, 12).responses
+        assert VALUE in answered.partitions[0].records, "the connection goes on after it"
+
+
+def test_requests_behind_an_answer_that_waits_in_its_file_are_answered_after_it(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[..., Any],
+    wait_until: Callable[..., Any],
+) -> None:
+    with with_an_answer_that_waits_in_its_file(tmp_path / "data", raw_at, kafka_at) as (broker, client):
+        wait_until(lambda: unsent_files(broker), "an answer that nobody reads yet")
+        for _ in range(3):
+            client.send(client.request_frame(FETCH, 12, **fetch_fields()))
+        for _ in range(4):
+            (answered,) = client.receive(FETCH, 12).responses
+            assert VALUE in answered.partitions[0].records
+
+
+def test_a_topic_that_is_deleted_while_an_answer_waits_in_its_file_is_read_to_the_answers_end(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[..., Any],
+    wait_until: Callable[..., Any],
+) -> None:
+    with with_an_answer_that_waits_in_its_file(tmp_path / "data", raw_at, kafka_at) as (broker, client):
+        wait_until(lambda: unsent_files(broker), "an answer that nobody reads yet")
+        assert list((tmp_path / "data").rglob("*large-0*/*.log"))
+        admin = kafka_at(broker.bootstrap).admin
+        admin.delete_topics(["large"])["large"].result(30)
+        wait_until(lambda: not list((tmp_path / "data").rglob("*large-0*/*.log")), "the files are gone")
+
+        (answered,) = client.receive(FETCH, 12).responses
+
+        assert VALUE in answered.partitions[0].records
+
+
+def test_a_broker_that_stops_sends_what_a_client_still_reads(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[..., Any],
+    wait_until: Callable[..., Any],
+) -> None:
+    with with_an_answer_that_waits_in_its_file(tmp_path / "data", raw_at, kafka_at) as (broker, client):
+        wait_until(lambda: unsent_files(broker), "an answer that nobody reads yet")
+        stopping = Thread(target=broker.stop)
+        stopping.start()
+
+        (answered,) = client.receive(FETCH, 12).responses
+
+        assert VALUE in answered.partitions[0].records
+        assert client.socket.recv(1) == b"", "then it closes"
+        stopping.join()
+
+
+def test_a_client_that_never_reads_an_answer_that_waits_in_its_file_is_let_go_in_the_end(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[..., Any],
+    wait_until: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "SWEEP_INTERVAL_S", 0.01)
+    with with_an_answer_that_waits_in_its_file(
+        tmp_path / "data", raw_at, kafka_at, connection_idle_ms_max=2_000
+    ) as (broker, _client):
+        wait_until(lambda: unsent_files(broker), "an answer that nobody reads")
+        wait_until(lambda: not unsent_files(broker), "nothing that waits any more")

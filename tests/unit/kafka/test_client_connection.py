@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from headrace.errors import StorageError
 from headrace.kafka.answer import Pending
 from headrace.kafka.api import APIS
 from headrace.kafka.budget import PACE_WINDOW_S, Budgets
-from headrace.kafka.client_connection import FRAME_WAIT_S_MAX, ClientConnection
+from headrace.kafka.client_connection import FRAME_WAIT_S_MAX, LOCAL_SEND_BYTES, ClientConnection
 from headrace.kafka.connection import REQUESTS_WAITING_MAX
 from headrace.kafka.dispatch import Started
 from headrace.kafka.messages.metadata import MetadataResponse
@@ -221,6 +222,22 @@ def test_an_answer_that_cannot_be_written_ends_only_its_own_connection(
 def test_a_connection_that_may_not_open_is_closed_at_once(bench: Bench) -> None:
     _, transport = bench.connect(may_open=False)
     assert transport.is_aborted
+
+
+@pytest.mark.parametrize(("peer", "is_local"), [("127.0.0.1", True), ("192.0.2.7", False)])
+def test_little_is_kept_in_the_socket_of_a_client_on_this_machine_alone(
+    bench: Bench, peer: str, is_local: bool
+) -> None:
+    connections = OpenConnections(bench.services.config, bench.loop.time)
+    connection = ClientConnection(bench.services, bench.budget, connections, bench.loop)
+    transport: Any = FakeTransport()
+    with socket.socket() as ours:
+        untouched_bytes = ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        transport.names |= {"socket": ours, "peername": (peer, 40_000)}
+        connection.connection_made(transport)
+        # Linux keeps as much again for what it needs itself.
+        kept_bytes = ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    assert kept_bytes in ((LOCAL_SEND_BYTES, 2 * LOCAL_SEND_BYTES) if is_local else (untouched_bytes,))
 
 
 def test_a_client_that_has_hung_up_before_it_was_greeted_is_let_go(bench: Bench) -> None:

@@ -59,6 +59,15 @@ class DiskContract:
             assert theirs.recv(100) == b"89"
         disk.close(file)
 
+    def test_a_second_handle_outlives_the_first_and_the_name(self, disk: Disk, directory: Path) -> None:
+        file = disk.open(directory / "file")
+        disk.append(file, [b"0123456789"])
+        second = disk.duplicate(file)
+        disk.close(file)
+        disk.unlink(directory / "file")
+        assert disk.read(second, 3, 4) == b"3456"
+        disk.close(second)
+
     def test_a_socket_that_takes_no_more_ends_the_sending(self, disk: Disk, directory: Path) -> None:
         content = bytes(range(256)) * 40_000
         file = disk.open(directory / "file")

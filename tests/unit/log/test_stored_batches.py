@@ -144,6 +144,22 @@ def test_what_is_lent_can_be_sent_as_far_as_a_socket_takes_it_and_read_from_ther
     assert rest.read() == content[700:]
 
 
+def test_what_is_held_is_there_whatever_becomes_of_its_segment_until_it_is_let_go_of(
+    log: PartitionLog, disk: SimulatedDisk, partition_dir: Path
+) -> None:
+    content = disk.content(_path(partition_dir))
+    lent = log.lend(0, size_bytes_max=ALL)
+    assert isinstance(lent, StoredBatches)
+    held = lent.hold()
+    log.close()
+    disk.unlink(_path(partition_dir))
+    assert disk.open_file_count == 1
+    assert held.read() == content
+    assert held.after(700).read() == content[700:]
+    held.let_go()
+    assert disk.open_file_count == 0
+
+
 def test_what_can_not_be_opened_is_not_sent_and_told_when_it_is_read(
     log: PartitionLog, disk: SimulatedDisk
 ) -> None:
