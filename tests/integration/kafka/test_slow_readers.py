@@ -267,6 +267,7 @@ def test_a_client_that_never_reads_an_answer_that_waits_in_its_file_is_let_go_in
     monkeypatch.setattr(engine, "SWEEP_INTERVAL_S", 0.01)
     with with_an_answer_that_waits_in_its_file(
         tmp_path / "data", raw_at, kafka_at, connection_idle_ms_max=2_000
-    ) as (broker, _client):
+    ) as (broker, client):
+        client.send(client.request_frame(FETCH, 12, **fetch_fields()))
         wait_until(lambda: unsent_files(broker), "an answer that nobody reads")
         wait_until(lambda: not unsent_files(broker), "nothing that waits any more")

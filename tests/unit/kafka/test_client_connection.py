@@ -206,6 +206,19 @@ def test_a_lost_connection_gives_back_its_room_and_its_waits(bench: Bench) -> No
     assert bench.budget.used_bytes == 0
 
 
+@pytest.mark.parametrize("end", ["lost", "aborted"])
+def test_a_connection_that_ends_lets_go_of_an_answer_that_waits_in_its_files(bench: Bench, end: str) -> None:
+    connection, _ = bench.connect()
+    dropped: list[bool] = []
+    waiting: Any = SimpleNamespace(drop=lambda: dropped.append(True))
+    connection._unread = waiting  # noqa: SLF001  # It takes a real socket to have one.
+    if end == "lost":
+        connection.connection_lost(None)
+    else:
+        connection.abort()
+    assert dropped == [True]
+
+
 def test_an_answer_that_cannot_be_written_ends_only_its_own_connection(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
