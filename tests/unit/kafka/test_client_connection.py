@@ -211,7 +211,7 @@ def test_a_connection_that_ends_lets_go_of_an_answer_that_waits_in_its_files(ben
     connection, _ = bench.connect()
     dropped: list[bool] = []
     waiting: Any = SimpleNamespace(drop=lambda: dropped.append(True))
-    connection._unread = waiting  # noqa: SLF001  # It takes a real socket to have one.
+    connection._unread = waiting  # It takes a real socket to have one.
     if end == "lost":
         connection.connection_lost(None)
     else:
