@@ -60,7 +60,7 @@ class BrokerConfig:
     in_flight_bytes_max: int = 256 * MIB
     """Requests read but not answered, over all connections; reading stops above it."""
     unsent_bytes_max: int = 256 * MIB
-    """Answers that clients have not taken yet, over all connections; fetches wait above it."""
+    """Answers in memory that clients have not taken yet, over all connections; fetches wait above it."""
     message_bytes_max: int = 16 * MIB
     """A record batch larger than this is refused with MESSAGE_TOO_LARGE."""
     fetch_bytes_max: int = 64 * MIB
