@@ -50,7 +50,7 @@ FRAME_WAIT_S_MAX: Final = 60.0
 MISTAKE: Final = "a request of %s failed in an unexpected way; closing its connection"
 SIZE_BYTES: Final = 4
 """What goes before a frame."""
-LOCAL_SEND_BYTES: Final = 128 * KIB
+LOCAL_SEND_BYTES: Final = 256 * KIB
 """What the system keeps for a client on this machine before it takes no more. With more, it is the client's
 own thread that moves the rest, each time it has read something, which takes it a tenth of its speed. A client
 elsewhere needs as much as fits on the way to it, and the system finds out how much that is."""
