@@ -271,6 +271,7 @@ async def test_a_system_that_opens_no_more_files_has_nothing_wait_in_them(
 
     assert not waiting.is_waiting
     assert waiting.unsent.held_file_count == 0
+    assert CONTENT.endswith(waiting.rest[0].read()), "what is left can be read all the same"
 
 
 @in_a_loop
