@@ -15,7 +15,7 @@ from headrace.errors import ProtocolError, StorageError
 from headrace.failpoints import hit
 from headrace.kafka.answer import Pending, Silence
 from headrace.kafka.budget import SMALL_FRAME_BYTES_MAX, Pace
-from headrace.kafka.codec.frame import are_read, join_small
+from headrace.kafka.codec.frame import are_read, is_read, join_small
 from headrace.kafka.connection import (
     REQUESTS_WAITING_MAX,
     AnswerQueue,
@@ -168,6 +168,11 @@ class ClientConnection(asyncio.Protocol):
         if data and not self._serve_at_once(data):
             self._reader.receive(data)
             self._pump()
+
+    def eof_received(self) -> bool:
+        """The client sends no more, but may read on: it gets what waits for it; say whether anything does."""
+        self._is_ending = True
+        return self._unread is not None
 
     def pause_writing(self) -> None:
         """The client reads too slowly: start nothing more for it."""
@@ -397,6 +402,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _note_backlog(self) -> bool:
         """Note how much of the answers waits in memory; say whether the client has taken something."""
+        if self._unread is not None:
+            return self._backlog.note(self._unread.read_bytes)
         return self._backlog.note(0 if self._is_writable else self._transport.get_write_buffer_size())
 
     @property
@@ -546,7 +553,7 @@ def _read_in_turn(parts: Parts) -> Iterator[list[bytes]]:
     """The bytes of an answer; what lies in the log is read when it is its turn."""
     pieces: list[bytes] = []
     for part in parts:
-        if isinstance(part, bytes):
+        if is_read(part):
             pieces.append(part)
             continue
         for piece in part.pieces():

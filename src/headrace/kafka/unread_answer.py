@@ -2,14 +2,16 @@
 
 What the socket does not take at once waits in its files, not in memory, until the client has made room. So a
 client that does not read costs a few open files, and neither retention nor compaction nor the deletion of a
-topic wait for it; a file that is removed meanwhile takes its space on the disk for as long.
+topic wait for it; a file that is removed meanwhile takes its space on the disk for as long. What has been
+read already, because it was little or had to be checked, waits in memory, and counts there.
 
     begin      sends what the socket takes        -> sent, or
     waiting    the files are held; whenever the socket takes more, more is sent
                                                   -> sent, or
-    given up   more files than may be held, or the socket takes nothing though it has room: a file that can't
-               be read, or a client that is gone. The rest is handed back, to be read and written as any
-               other answer: whoever does that meets what is wrong, and knows what to do.
+    given up   more files than may be held (see unsent_answers.py), or the socket takes nothing though it
+               has room: a file that can't be read, or a client that is gone. The rest is handed back, to be
+               read and written as any other answer: whoever does that meets what is wrong, and knows what
+               to do.
 
 Nothing else may be written to the socket until it has ended. While it waits it has a handle of the socket of
 its own: the number of one that the transport has closed may be another client's by now.
@@ -20,18 +22,16 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from headrace.log.stored_batches import StoredBatches
+from headrace.kafka.codec.frame import is_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.unsent_answers import UnsentAnswers
-
-HELD_FILES_MAX: Final = 256
-"""Over all connections. What waits above it is read into memory, of which there is a limit, too."""
+    from headrace.log.stored_batches import StoredBatches
 
 
 class UnreadAnswer:
@@ -47,6 +47,11 @@ class UnreadAnswer:
         self.taken_s = self._loop.time()
         """When the client has last taken something."""
 
+    @property
+    def read_bytes(self) -> int:
+        """How much of what is left waits in memory."""
+        return sum(len(part) for part in self._parts if is_read(part))
+
     def begin(self, socket: int) -> Parts:
         """Send what a socket that never waits takes at once; returns what is left."""
         self._parts = hand_over(self._parts, socket)
@@ -57,47 +62,46 @@ class UnreadAnswer:
 
         At the end, calls back with what has to be sent in another way, which is nothing when all went well.
         """
-        if not self._hold():
-            return False
+        self._on_end = on_end
         try:
+            if not self._hold():
+                return False
             self._socket = os.dup(socket)
+            self._loop.add_writer(self._socket, self._go_on)
         except OSError:
             self.drop()
             return False
-        self._on_end = on_end
-        self._loop.add_writer(self._socket, self._go_on)
+        except BaseException:
+            self.drop()
+            raise
         return True
 
     def drop(self) -> None:
         """Send no more, and let go of the files. Harmless when nothing is held any more."""
         self._stop_watching()
-        self._unsent.held_file_count -= len(self._held)
-        for batches in self._held:
-            batches.let_go()
-        self._held.clear()
+        while self._held:
+            held = self._held.pop()
+            self._unsent.held_file_count -= 1
+            held.let_go()
 
     def _hold(self) -> bool:
-        """Hold the files of all that is left; say whether that could be."""
-        unread = [part for part in self._parts if isinstance(part, StoredBatches)]
-        if not unread or self._unsent.held_file_count + len(unread) > HELD_FILES_MAX:
+        """Hold the files of all that is left, if there are any and so many may be; say whether."""
+        if all(map(is_read, self._parts)):
             return False
         parts: Parts = []
-        try:
-            for part in self._parts:
-                parts.append(self._held_part(part))
-        except OSError:
-            self.drop()
-            return False
+        for part in self._parts:
+            if is_read(part):
+                parts.append(part)
+                continue
+            if not self._unsent.may_hold_file(len(self._held)):
+                self.drop()
+                return False
+            held = part.hold()
+            self._held.append(held)
+            self._unsent.held_file_count += 1
+            parts.append(held)
         self._parts = parts
         return True
-
-    def _held_part(self, part: bytes | StoredBatches) -> bytes | StoredBatches:
-        if isinstance(part, bytes):
-            return part
-        held = part.hold()
-        self._held.append(held)
-        self._unsent.held_file_count += 1
-        return held
 
     def _go_on(self) -> None:
         before = self._parts
@@ -108,6 +112,9 @@ class UnreadAnswer:
             return
         assert self._on_end is not None
         self._stop_watching()
+        if not self._parts:
+            # What comes next on the connection may need as many files.
+            self.drop()
         try:
             self._on_end(self._parts)
         finally:
@@ -123,14 +130,15 @@ class UnreadAnswer:
 def hand_over(parts: Parts, socket: int) -> Parts:
     """Send what a socket that never waits takes at once; returns what is left."""
     for index, part in enumerate(parts):
-        sent_bytes = _write(socket, part) if isinstance(part, bytes) else part.send(socket)
+        sent_bytes = _write(socket, part) if is_read(part) else part.send(socket)
         if sent_bytes < len(part):
-            rest = part[sent_bytes:] if isinstance(part, bytes) else part.after(sent_bytes)
+            # Many megabytes may go out by a tenth of one at a time: they are not copied each time.
+            rest = memoryview(part)[sent_bytes:] if is_read(part) else part.after(sent_bytes)
             return [rest, *parts[index + 1 :]]
     return []
 
 
-def _write(socket: int, part: bytes) -> int:
+def _write(socket: int, part: bytes | memoryview) -> int:
     with suppress(OSError):
         return os.write(socket, part)
     return 0

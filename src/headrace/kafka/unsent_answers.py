@@ -16,12 +16,18 @@ a client that is slow and holds little would make room for nobody. The one that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.kafka.budget import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+HELD_FILES_MAX: Final = 256
+"""Over all connections. What would need more waits in memory."""
+HELD_FILES_PER_ANSWER_MAX: Final = 64
+"""So that one client alone can't have them all. As many megabytes are what clients ask for at once, and they
+ask for one of each partition."""
 
 
 class UnsentAnswers:
@@ -45,6 +51,10 @@ class UnsentAnswers:
     def is_short(self) -> bool:
         """Whether somebody waits for room."""
         return bool(self._waiting)
+
+    def may_hold_file(self, already_held_count: int) -> bool:
+        """Whether an answer that holds so many files may hold one more."""
+        return already_held_count < HELD_FILES_PER_ANSWER_MAX and self.held_file_count < HELD_FILES_MAX
 
     def has_room(self, when_there_is_room: Callable[[], None]) -> bool:
         """Whether an answer may be made; if not, call back once there may be room, however often asked."""

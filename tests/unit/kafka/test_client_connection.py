@@ -7,7 +7,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -217,6 +217,31 @@ def test_a_connection_that_ends_lets_go_of_an_answer_that_waits_in_its_files(ben
     else:
         connection.abort()
     assert dropped == [True]
+
+
+def test_what_has_been_read_of_an_answer_that_waits_in_its_files_counts_until_the_connection_ends(
+    bench: Bench,
+) -> None:
+    connection, _ = bench.connect()
+    waiting: Any = SimpleNamespace(read_bytes=7, taken_s=0.0, drop=lambda: None)
+    connection._unread = waiting
+    connection.pause_writing()
+    assert bench.services.unsent_answers.size_bytes == 7
+    waiting.read_bytes = 3
+    connection.close_if_late(0.0)
+    assert bench.services.unsent_answers.size_bytes == 3
+    connection.connection_lost(None)
+    assert bench.services.unsent_answers.size_bytes == 0
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_client_that_sends_no_more_is_kept_only_while_an_answer_waits_for_it(
+    bench: Bench, *, waits: bool
+) -> None:
+    connection, _ = bench.connect()
+    if waits:
+        connection._unread = cast("Any", SimpleNamespace())
+    assert connection.eof_received() is waits
 
 
 def test_an_answer_that_cannot_be_written_ends_only_its_own_connection(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import CorruptBatch
-from headrace.kafka import unread_answer
+from headrace.kafka import unsent_answers
 from headrace.kafka.unread_answer import UnreadAnswer, hand_over
 from headrace.kafka.unsent_answers import UnsentAnswers
 from headrace.log.disk import SYSTEM_DISK
@@ -241,17 +241,58 @@ async def test_a_file_that_has_lost_its_end_is_given_back_to_be_read_and_that_te
     assert waiting.unsent.held_file_count == 0
 
 
+@pytest.mark.parametrize("limit", ["HELD_FILES_MAX", "HELD_FILES_PER_ANSWER_MAX"])
+@pytest.mark.parametrize("allowed_count", [0, 1])
 @in_a_loop
-async def test_above_the_limit_of_files_nothing_waits_in_them(
+async def test_above_a_limit_of_files_nothing_waits_in_them(
+    ends: Ends, segment: Segment, monkeypatch: pytest.MonkeyPatch, limit: str, allowed_count: int
+) -> None:
+    monkeypatch.setattr(unsent_answers, limit, allowed_count)
+    unsent = UnsentAnswers(1)
+    answer = UnreadAnswer([segment.batches(), segment.batches()], unsent)
+    rest = answer.begin(ends[0].fileno())
+
+    assert not answer.wait(ends[0].fileno(), lambda _: None)
+
+    assert unsent.held_file_count == 0
+    taken_bytes = len(CONTENT) - len(rest[0])
+    assert await take(ends[1], taken_bytes) + rest[0].read() == CONTENT
+    assert rest[1].read() == CONTENT
+
+
+@in_a_loop
+async def test_answers_of_other_clients_leave_fewer_files(
     ends: Ends, segment: Segment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unread_answer, "HELD_FILES_MAX", 0)
-    waiting = Waiting(segment.batches(), ends[0])
+    monkeypatch.setattr(unsent_answers, "HELD_FILES_MAX", 2)
+    unsent = UnsentAnswers(1)
+    first = UnreadAnswer([segment.batches(), segment.batches()], unsent)
+    first.begin(ends[0].fileno())
+    assert first.wait(ends[0].fileno(), lambda _: None)
+    second = UnreadAnswer([segment.batches()], unsent)
+    assert not second.wait(ends[0].fileno(), lambda _: None)
+    first.drop()
+    assert second.wait(ends[0].fileno(), lambda _: None)
+    second.drop()
+    assert unsent.held_file_count == 0
 
-    assert not waiting.is_waiting
-    assert waiting.unsent.held_file_count == 0
-    taken_bytes = len(CONTENT) - len(waiting.rest[0])
-    assert await take(ends[1], 4 + taken_bytes) + waiting.rest[0].read() == b"head" + CONTENT
+
+@in_a_loop
+async def test_what_has_been_read_already_counts_as_what_waits_in_memory(
+    ends: Ends, segment: Segment
+) -> None:
+    answer = UnreadAnswer([CONTENT, segment.batches(), b"tail"], UnsentAnswers(1))
+    answer.begin(ends[0].fileno())
+    assert answer.wait(ends[0].fileno(), lambda _: None)
+    before = answer.read_bytes
+    assert 4 < before < len(CONTENT)
+
+    await take(ends[1], len(CONTENT) // 2)
+    assert answer.read_bytes < before
+
+    await take(ends[1], len(CONTENT) // 2 + 1_000_000)
+    assert answer.read_bytes == len(b"tail")
+    answer.drop()
 
 
 @pytest.mark.parametrize("allowed_count", [0, 1])

@@ -131,6 +131,11 @@ def are_read(parts: Parts) -> bool:
     return _BYTES_ALONE.issuperset(map(type, parts))
 
 
+def is_read(part: Any) -> bool:
+    """Whether these are bytes, and not a part that lies unread in the log."""
+    return isinstance(part, bytes | memoryview)
+
+
 def join_small(small_parts: Parts) -> bytes:
     """One piece of parts that are small together, and read."""
     return b"".join(small_parts)
