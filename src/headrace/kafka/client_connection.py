@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -137,7 +138,9 @@ class ClientConnection(asyncio.Protocol):
         if self._tls is None and client_socket is not None:
             self._socket = client_socket.fileno()
             if peer_name[0] == own_name[0]:
-                client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BYTES)
+                # Where the client has gone already, some systems refuse; that it is gone shows soon enough.
+                with suppress(OSError):
+                    client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BYTES)
         self._is_proved = session is None and self._tls is None
         if session is not None:
             self._reader.frame_bytes_max = min(LOGIN_FRAME_BYTES_MAX, config.frame_bytes_max)
@@ -153,6 +156,7 @@ class ClientConnection(asyncio.Protocol):
         self._waiting.clear()
         self._services.unsent_answers.forget(self._pump)
         self._backlog.note(0)
+        self._backlog.note_files(0)
         for budget, size_bytes in self._reserved_bytes.items():
             self._reserved_bytes[budget] = 0
             budget.release(size_bytes)
@@ -170,7 +174,7 @@ class ClientConnection(asyncio.Protocol):
             self._pump()
 
     def eof_received(self) -> bool:
-        """The client sends no more, but may read on: it gets what waits for it; say whether anything does."""
+        """The client sends no more, but may read on: it gets the answer that is on its way, if one is."""
         self._is_ending = True
         return self._unread is not None
 
@@ -208,8 +212,9 @@ class ClientConnection(asyncio.Protocol):
             self._active_s = now_s
         if self._unread is not None:
             self._active_s = max(self._active_s, self._unread.taken_s)
+            self._note_backlog()
         if self._is_ending:
-            if self._is_idle(now_s):
+            if self._is_idle(now_s) or self._lateness(now_s):
                 # It has been closed, but for answers that its client does not take.
                 self.abort()
             return
@@ -403,7 +408,10 @@ class ClientConnection(asyncio.Protocol):
     def _note_backlog(self) -> bool:
         """Note how much of the answers waits in memory; say whether the client has taken something."""
         if self._unread is not None:
-            return self._backlog.note(self._unread.read_bytes)
+            self._backlog.note_files(self._unread.file_count, self._unread.newly_sent_bytes())
+            read_bytes = self._unread.read_bytes
+            return self._backlog.note(0 if read_bytes < JOINED_BYTES_MAX else read_bytes)
+        self._backlog.note_files(0)
         return self._backlog.note(0 if self._is_writable else self._transport.get_write_buffer_size())
 
     @property
@@ -426,6 +434,11 @@ class ClientConnection(asyncio.Protocol):
         """Go on after an answer that has waited in its files; what is left of it has to be read."""
         self._unread = None
         self._is_writable = True
+        if sum(map(len, rest)) > self._services.unsent_answers.room_bytes:
+            # Its client may be gone, or its file; should the system have had no room, it asks again.
+            logger.warning("closing the connection of %s: its answer can't wait in memory", self._peer)
+            self.abort()
+            return
         self._is_sending = True
         try:
             self._send_read(rest)

@@ -3,9 +3,11 @@
 What the socket does not take at once waits in its files, not in memory, until the client has made room. So a
 client that does not read costs a few open files, and neither retention nor compaction nor the deletion of a
 topic wait for it; a file that is removed meanwhile takes its space on the disk for as long. What has been
-read already, because it was little or had to be checked, waits in memory, and counts there.
+read already, because it was little or had to be checked, waits in memory, and counts there unless it is less
+than a piece that would be sent at once.
 
-    begin      sends what the socket takes        -> sent, or
+    begin      sends what the socket takes, up to what may go in one turn of the event loop
+                                                  -> sent, or
     waiting    the files are held; whenever the socket takes more, more is sent
                                                   -> sent, or
     given up   more files than may be held (see unsent_answers.py), or the socket takes nothing though it
@@ -22,8 +24,9 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from headrace.config import MIB
 from headrace.kafka.codec.frame import is_read
 
 if TYPE_CHECKING:
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from headrace.kafka.codec.writer import Parts
     from headrace.kafka.unsent_answers import UnsentAnswers
     from headrace.log.stored_batches import StoredBatches
+
+TURN_BYTES_MAX: Final = 4 * MIB
+"""What a client gets before others have their turn: one that reads as fast as the disk would never let go."""
 
 
 class UnreadAnswer:
@@ -44,13 +50,25 @@ class UnreadAnswer:
         self._socket = -1
         self._on_end: Callable[[Parts], None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._asked_bytes = 0
         self.taken_s = self._loop.time()
         """When the client has last taken something."""
 
     @property
     def read_bytes(self) -> int:
-        """How much of what is left waits in memory."""
-        return sum(len(part) for part in self._parts if is_read(part))
+        """How much memory is kept by what is left."""
+        return sum(_kept_bytes(part) for part in self._parts if is_read(part))
+
+    @property
+    def file_count(self) -> int:
+        """How many files are held."""
+        return len(self._held)
+
+    def newly_sent_bytes(self) -> int:
+        """How much has gone out of files since this was last asked."""
+        left_bytes = sum(len(part) for part in self._parts if not is_read(part))
+        sent_bytes, self._asked_bytes = self._asked_bytes - left_bytes, left_bytes
+        return sent_bytes
 
     def begin(self, socket: int) -> Parts:
         """Send what a socket that never waits takes at once; returns what is left."""
@@ -101,6 +119,7 @@ class UnreadAnswer:
             self._unsent.held_file_count += 1
             parts.append(held)
         self._parts = parts
+        self.newly_sent_bytes()
         return True
 
     def _go_on(self) -> None:
@@ -128,9 +147,11 @@ class UnreadAnswer:
 
 
 def hand_over(parts: Parts, socket: int) -> Parts:
-    """Send what a socket that never waits takes at once; returns what is left."""
+    """Send what a socket that never waits takes at once, and may in one turn; returns what is left."""
+    room_bytes = TURN_BYTES_MAX
     for index, part in enumerate(parts):
-        sent_bytes = _write(socket, part) if is_read(part) else part.send(socket)
+        sent_bytes = _write(socket, part) if is_read(part) else part.send(socket, room_bytes)
+        room_bytes = max(room_bytes - sent_bytes, 0)
         if sent_bytes < len(part):
             # Many megabytes may go out by a tenth of one at a time: they are not copied each time.
             rest = memoryview(part)[sent_bytes:] if is_read(part) else part.after(sent_bytes)
@@ -142,3 +163,8 @@ def _write(socket: int, part: bytes | memoryview) -> int:
     with suppress(OSError):
         return os.write(socket, part)
     return 0
+
+
+def _kept_bytes(part: bytes | memoryview) -> int:
+    # A view of the end keeps all of it.
+    return len(part) if isinstance(part, bytes) else memoryview(part.obj).nbytes

@@ -6,12 +6,13 @@ such clients. So a fetch starts only while there is room, and is answered with n
 but with one whole batch at least, or a consumer could never get past a large one.
 
 Most large answers don't wait in memory but in the files that they lie in (see unread_answer.py), of which
-there are only so many, too.
+there are only so many, too. A file that is held keeps its space on the disk, whatever is deleted.
 
 If that were all, clients that never read could keep everybody else from reading. So a connection that takes
-its answers too slowly, while others wait for room, has to make way: it is closed (see
-`ClientConnection.close_if_late`). That goes for those only that hold at least an equal share of what is held:
-a client that is slow and holds little would make room for nobody. The one that holds most is among them.
+its answers too slowly, while others wait for room or half of the files are held, has to make way: it is
+closed (see `ClientConnection.close_if_late`). That goes for those only that hold at least an equal share of
+what is held: a client that is slow and holds little would make room for nobody. The one that holds most is
+among them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 HELD_FILES_MAX: Final = 256
 """Over all connections. What would need more waits in memory."""
 HELD_FILES_PER_ANSWER_MAX: Final = 64
-"""So that one client alone can't have them all. As many megabytes are what clients ask for at once, and they
-ask for one of each partition."""
+"""As many megabytes are what clients ask for at once, and they ask for one of each partition."""
 
 
 class UnsentAnswers:
@@ -41,6 +41,8 @@ class UnsentAnswers:
         """How many connections have answers that wait."""
         self.held_file_count = 0
         """How many files are kept open for answers that wait there."""
+        self.file_holder_count = 0
+        """How many connections have such answers."""
 
     @property
     def room_bytes(self) -> int:
@@ -51,6 +53,11 @@ class UnsentAnswers:
     def is_short(self) -> bool:
         """Whether somebody waits for room."""
         return bool(self._waiting)
+
+    @property
+    def are_files_scarce(self) -> bool:
+        """Whether so many files are held that slow clients have to make way."""
+        return self.held_file_count > HELD_FILES_MAX // 2
 
     def may_hold_file(self, already_held_count: int) -> bool:
         """Whether an answer that holds so many files may hold one more."""
@@ -79,13 +86,20 @@ class UnsentAnswers:
 class Backlog:
     """Those of one connection. Belongs to the event loop's thread."""
 
-    __slots__ = ("_all", "_pace", "_taken_bytes", "size_bytes")
+    __slots__ = ("_all", "_pace", "_taken_bytes", "file_count", "size_bytes")
 
     def __init__(self, unsent: UnsentAnswers) -> None:
         self._all = unsent
         self._pace = Pace()
         self._taken_bytes = 0
         self.size_bytes = 0
+        self.file_count = 0
+
+    def note_files(self, file_count: int, sent_bytes: int = 0) -> None:
+        """Note how many files wait for the client now, and what it has taken from files since last noted."""
+        self._all.file_holder_count += bool(file_count) - bool(self.file_count)
+        self.file_count = file_count
+        self._taken_bytes += sent_bytes
 
     def note(self, size_bytes: int) -> bool:
         """Note how much waits now; say whether the client has taken something."""
@@ -97,10 +111,15 @@ class Backlog:
         return by_bytes < 0
 
     def is_too_slow(self, now_s: float) -> bool:
-        """Whether the client takes its answers too slowly while others wait for room, and holds its share."""
-        if not self.size_bytes or not self._all.is_short:
+        """Whether the client takes its answers too slowly while others need its share of what is held."""
+        keeps_room = self.size_bytes > 0 and self._all.is_short
+        keeps_files = self.file_count > 0 and self._all.are_files_scarce
+        if not keeps_room and not keeps_files:
             self._pace.reset()
             return False
         # Measured in any case, so that clients can't take turns in holding little.
-        is_slow = self._pace.is_too_slow(self._taken_bytes, now_s)
-        return is_slow and self.size_bytes * self._all.holder_count >= self._all.size_bytes
+        if not self._pace.is_too_slow(self._taken_bytes, now_s):
+            return False
+        has_its_room = self.size_bytes * self._all.holder_count >= self._all.size_bytes
+        has_its_files = self.file_count * self._all.file_holder_count >= self._all.held_file_count
+        return (keeps_room and has_its_room) or (keeps_files and has_its_files)

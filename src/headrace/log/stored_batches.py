@@ -73,8 +73,8 @@ class StoredBatches:
             position += len(piece)
             yield piece
 
-    def send(self, socket: int) -> int:
-        """Send what the socket takes at once; returns how many bytes that was.
+    def send(self, socket: int, size_bytes_max: int) -> int:
+        """Send what the socket takes at once, and no more than that; returns how many bytes that was.
 
         Fewer may also mean that they can't be read, or that nobody takes them any more: whoever goes on with
         the rest is told.
@@ -83,7 +83,7 @@ class StoredBatches:
             file = self._open()
         except OSError:
             return 0
-        return self._disk.send(file, self._position, self._size_bytes, socket)
+        return self._disk.send(file, self._position, min(self._size_bytes, size_bytes_max), socket)
 
     def after(self, size_bytes: int) -> StoredBatches:
         """The bytes behind the first ones, in the same file."""

@@ -7,6 +7,7 @@ TLS it is what was encrypted that waits, in memory.
 from __future__ import annotations
 
 import datetime as dt
+import os
 import re
 import socket
 import ssl
@@ -87,6 +88,14 @@ def unsent_bytes(broker: Broker) -> int:
 
 def unsent_files(broker: Broker) -> int:
     return shown(broker, "headrace_unsent_files")
+
+
+def refuses_connections(broker: Broker) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", int(broker.bootstrap.rpartition(":")[2]))).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def shown(broker: Broker, metric: str) -> int:
@@ -238,6 +247,38 @@ def test_a_client_that_sends_no_more_still_gets_the_answer_that_waits_in_its_fil
         assert client.socket.recv(1) == b"", "then it closes"
 
 
+def test_a_client_that_sends_no_more_and_goes_without_reading_is_let_go(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[..., Any],
+    wait_until: Callable[..., Any],
+) -> None:
+    with with_an_answer_that_waits_in_its_file(tmp_path / "data", raw_at, kafka_at) as (broker, client):
+        wait_until(lambda: unsent_files(broker), "an answer that nobody reads yet")
+        client.socket.shutdown(socket.SHUT_WR)
+        client.socket.close()
+        wait_until(lambda: not unsent_files(broker), "nothing that waits any more")
+
+
+def test_a_file_that_fails_while_an_answer_waits_in_it_closes_the_connection_and_says_so(
+    tmp_path: Path,
+    raw_at: Callable[[str], Any],
+    kafka_at: Callable[..., Any],
+    wait_until: Callable[..., Any],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with with_an_answer_that_waits_in_its_file(tmp_path / "data", raw_at, kafka_at) as (broker, client):
+        wait_until(lambda: unsent_files(broker), "an answer that nobody reads yet")
+        (file,) = (tmp_path / "data").rglob("*large-0*/*.log")
+        os.truncate(file, VALUE_BYTES - 1_000_000)
+
+        with pytest.raises(EOFError):
+            client.receive(FETCH, 12)
+
+        wait_until(lambda: not unsent_files(broker), "nothing that waits any more")
+        assert "the file ends" in caplog.text
+
+
 def test_a_topic_that_is_deleted_while_an_answer_waits_in_its_file_is_read_to_the_answers_end(
     tmp_path: Path,
     raw_at: Callable[[str], Any],
@@ -266,6 +307,7 @@ def test_a_broker_that_stops_sends_what_a_client_still_reads(
         wait_until(lambda: unsent_files(broker), "an answer that nobody reads yet")
         stopping = Thread(target=broker.stop)
         stopping.start()
+        wait_until(lambda: refuses_connections(broker), "a broker that takes no more connections")
 
         (answered,) = client.receive(FETCH, 12).responses
 

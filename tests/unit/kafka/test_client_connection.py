@@ -223,15 +223,19 @@ def test_what_has_been_read_of_an_answer_that_waits_in_its_files_counts_until_th
     bench: Bench,
 ) -> None:
     connection, _ = bench.connect()
-    waiting: Any = SimpleNamespace(read_bytes=7, taken_s=0.0, drop=lambda: None)
+    unsent = bench.services.unsent_answers
+    waiting: Any = SimpleNamespace(
+        read_bytes=700_000, file_count=2, newly_sent_bytes=lambda: 0, taken_s=0.0, drop=lambda: None
+    )
     connection._unread = waiting
     connection.pause_writing()
-    assert bench.services.unsent_answers.size_bytes == 7
+    assert (unsent.size_bytes, unsent.holder_count, unsent.file_holder_count) == (700_000, 1, 1)
     waiting.read_bytes = 3
     connection.close_if_late(0.0)
-    assert bench.services.unsent_answers.size_bytes == 3
+    assert (unsent.size_bytes, unsent.holder_count) == (0, 0), "so little would be sent at once"
+    assert unsent.file_holder_count == 1
     connection.connection_lost(None)
-    assert bench.services.unsent_answers.size_bytes == 0
+    assert unsent.file_holder_count == 0
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -242,6 +246,27 @@ def test_a_client_that_sends_no_more_is_kept_only_while_an_answer_waits_for_it(
     if waits:
         connection._unread = cast("Any", SimpleNamespace())
     assert connection.eof_received() is waits
+
+
+def test_a_client_that_sends_no_more_and_does_not_read_has_to_make_way_too(bench: Bench) -> None:
+    connection, transport = bench.connect()
+    transport.unsent_bytes = UNSENT_BYTES_MAX
+    connection.pause_writing()
+    connection.eof_received()
+    assert not bench.services.unsent_answers.has_room(lambda: None)
+    connection.close_if_late(0.0)
+    assert not transport.is_aborted
+    connection.close_if_late(PACE_WINDOW_S)
+    assert transport.is_aborted
+
+
+def test_what_is_handed_back_and_would_not_fit_into_memory_closes_the_connection(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection, transport = bench.connect()
+    connection._end_unread([bytes(UNSENT_BYTES_MAX + 1)])
+    assert transport.is_aborted
+    assert "can't wait in memory" in caplog.text
 
 
 def test_an_answer_that_cannot_be_written_ends_only_its_own_connection(
@@ -271,11 +296,15 @@ def test_little_is_kept_in_the_socket_of_a_client_on_this_machine_alone(
     transport: Any = FakeTransport()
     with socket.socket() as ours:
         untouched_bytes = ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        # Linux keeps as much again for what it needs itself, and no more than it is set up to allow.
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BYTES)
+            little_bytes = other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
         transport.names |= {"socket": ours, "peername": (peer, 40_000)}
         connection.connection_made(transport)
-        # Linux keeps as much again for what it needs itself.
         kept_bytes = ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
-    assert kept_bytes in ((LOCAL_SEND_BYTES, 2 * LOCAL_SEND_BYTES) if is_local else (untouched_bytes,))
+    assert kept_bytes == (little_bytes if is_local else untouched_bytes)
+    assert little_bytes != untouched_bytes
 
 
 def test_a_client_that_has_hung_up_before_it_was_greeted_is_let_go(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import CorruptBatch
-from headrace.kafka import unsent_answers
+from headrace.kafka import unread_answer, unsent_answers
 from headrace.kafka.unread_answer import UnreadAnswer, hand_over
 from headrace.kafka.unsent_answers import UnsentAnswers
 from headrace.log.disk import SYSTEM_DISK
@@ -34,8 +34,8 @@ class Stored:
     def __len__(self) -> int:
         return len(self.content)
 
-    def send(self, target: int) -> int:
-        return os.write(target, self.content[: self._taken_bytes])
+    def send(self, target: int, size_bytes_max: int) -> int:
+        return os.write(target, self.content[: min(self._taken_bytes, size_bytes_max)])
 
     def after(self, size_bytes: int) -> Stored:
         return Stored(self.content[size_bytes:], self._taken_bytes)
@@ -98,7 +98,7 @@ def segment(tmp_path: Path) -> Segment:
 
 @pytest.fixture
 def open_file_count() -> Callable[[], int]:
-    return lambda: sum(1 for _ in Path("/proc/self/fd").iterdir())
+    return lambda: sum(1 for _ in Path("/dev/fd").iterdir())
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -150,6 +150,16 @@ def test_bytes_that_are_not_taken_as_a_whole_are_left(ends: Ends) -> None:
         taken += theirs.recv(len(large))
     assert taken + rest == large
     assert tail == b"tail"
+
+
+def test_no_more_is_sent_than_may_go_in_one_turn(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread_answer, "TURN_BYTES_MAX", 10)
+    ours, theirs = ends
+
+    left = hand_over([b"head", Stored(b"batches", 7), Stored(b"more", 4)], ours.fileno())
+
+    assert theirs.recv(100) == b"headbatche"
+    assert [each.content for each in left] == [b"s", b"more"]
 
 
 def test_a_client_that_is_gone_leaves_all(ends: Ends) -> None:
@@ -278,21 +288,23 @@ async def test_answers_of_other_clients_leave_fewer_files(
 
 
 @in_a_loop
-async def test_what_has_been_read_already_counts_as_what_waits_in_memory(
+async def test_what_has_been_read_already_counts_as_waiting_in_memory_while_any_of_it_is_kept(
     ends: Ends, segment: Segment
 ) -> None:
     answer = UnreadAnswer([CONTENT, segment.batches(), b"tail"], UnsentAnswers(1))
-    answer.begin(ends[0].fileno())
+    rest = answer.begin(ends[0].fileno())
     assert answer.wait(ends[0].fileno(), lambda _: None)
-    before = answer.read_bytes
-    assert 4 < before < len(CONTENT)
+    assert len(rest[0]) < len(CONTENT)
+    assert answer.read_bytes == len(CONTENT) + len(b"tail")
+    assert answer.newly_sent_bytes() == 0
 
-    await take(ends[1], len(CONTENT) // 2)
-    assert answer.read_bytes < before
-
-    await take(ends[1], len(CONTENT) // 2 + 1_000_000)
+    await take(ends[1], len(CONTENT) + 1_000_000)
     assert answer.read_bytes == len(b"tail")
+    assert answer.newly_sent_bytes() >= 1_000_000
+    assert answer.newly_sent_bytes() == 0
+    assert answer.file_count == 1
     answer.drop()
+    assert answer.file_count == 0
 
 
 @pytest.mark.parametrize("allowed_count", [0, 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.kafka.budget import PACE_BYTES_PER_S_MIN, PACE_WINDOW_S
-from headrace.kafka.unsent_answers import Backlog, UnsentAnswers
+from headrace.kafka.unsent_answers import HELD_FILES_MAX, Backlog, UnsentAnswers
 
 
 def test_answers_of_all_connections_count_and_give_their_room_back() -> None:
@@ -109,3 +109,30 @@ def test_clients_that_take_turns_in_holding_less_make_way_all_the_same() -> None
         pair[turn % 2].note(pair[turn % 2].size_bytes - 2)
         outcomes.append([each.is_too_slow(turn * PACE_WINDOW_S) for each in pair])
     assert outcomes == [[False, False], [True, True], [False, True], [True, True]]
+
+
+def test_slow_clients_make_way_when_half_of_the_files_are_held_and_they_hold_their_share() -> None:
+    unsent = UnsentAnswers(100)
+    large, small = Backlog(unsent), Backlog(unsent)
+    large.note_files(HELD_FILES_MAX // 2)
+    small.note_files(1)
+    unsent.held_file_count = HELD_FILES_MAX // 2
+    assert not large.is_too_slow(0.0)
+    assert not large.is_too_slow(PACE_WINDOW_S), "there are enough files yet"
+    unsent.held_file_count += 1
+    assert not large.is_too_slow(100.0)
+    assert not small.is_too_slow(100.0)
+    assert large.is_too_slow(100.0 + PACE_WINDOW_S)
+    assert not small.is_too_slow(100.0 + PACE_WINDOW_S), "it would make room for nobody"
+
+
+def test_what_a_client_takes_from_files_counts_for_its_pace() -> None:
+    unsent = UnsentAnswers(100)
+    reads = Backlog(unsent)
+    reads.note(100)
+    reads.note_files(1)
+    assert not unsent.has_room(lambda: None)
+    assert not reads.is_too_slow(0.0)
+    reads.note_files(1, sent_bytes=int(PACE_BYTES_PER_S_MIN * PACE_WINDOW_S))
+    assert not reads.is_too_slow(PACE_WINDOW_S)
+    assert reads.is_too_slow(2 * PACE_WINDOW_S)

@@ -137,7 +137,7 @@ def test_what_is_lent_can_be_sent_as_far_as_a_socket_takes_it_and_read_from_ther
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
-        assert lent.send(ours.fileno()) == len(content)
+        assert lent.send(ours.fileno(), len(content)) == len(content)
         assert theirs.recv(2 * len(content)) == content
     rest = lent.after(700)
     assert len(rest) == len(content) - 700
@@ -170,7 +170,7 @@ def test_what_can_not_be_opened_is_not_sent_and_told_when_it_is_read(
     disk.fail("open")
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert lent.send(ours.fileno()) == 0
+        assert lent.send(ours.fileno(), ALL) == 0
     disk.fail("open")
     with pytest.raises(StorageError):
         lent.read()
