@@ -106,6 +106,7 @@ class Broker:
             listen=Address("127.0.0.1", 0),
             durability="os" if data_dir is None else "sync",
             consumer_heartbeat_interval_ms=EMBEDDED_HEARTBEAT_INTERVAL_MS,
+            share_heartbeat_interval_ms=EMBEDDED_HEARTBEAT_INTERVAL_MS,
         )
         if tls is not None:
             self._config = replace(self._config, security=replace(self._config.security, tls=tls))

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from apache_kafka import ApacheKafka, server_jars
-from headrace.config import Address, BrokerConfig, default_cache_dir, default_jars_dir
+from headrace.config import Address, BrokerConfig, LogConfig, default_cache_dir, default_jars_dir
 from headrace.errors import SetupError
 from headrace.streams.jars import resolve_jars
 from headrace.testing.process import BrokerProcess
@@ -24,7 +24,7 @@ from headrace.testing.waiting import eventually
 from kafka_clients.asyncio_kafka import AiokafkaClient
 from kafka_clients.confluent import ConfluentAdmin, ConfluentClient
 from kafka_clients.interface import Client, ClientError
-from kafka_clients.java import JavaClient, JavaShell
+from kafka_clients.java import SHARE_CLIENTS, JavaClient, JavaShell
 from kafka_clients.kafka_python import KafkaPythonClient
 
 BROKERS: Final = ("embedded", "apache")
@@ -44,7 +44,16 @@ APACHE_SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.assignment.interval.ms": "0",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "3000",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.record.lock.duration.ms": "1000",
     "message.max.bytes": str(16 * 1024 * 1024),
+    "log.cleaner.backoff.ms": "100",
 }
 
 
@@ -85,7 +94,13 @@ def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server
     """In a process of its own: some calls of librdkafka's Python wrapper keep all other threads waiting."""
     # As impatient as `APACHE_SETTINGS`.
     config = BrokerConfig(
-        listen=Address("127.0.0.1", 0), consumer_session_timeout_ms=3_000, consumer_heartbeat_interval_ms=200
+        listen=Address("127.0.0.1", 0),
+        consumer_session_timeout_ms=3_000,
+        consumer_heartbeat_interval_ms=200,
+        share_session_timeout_ms=3_000,
+        share_heartbeat_interval_ms=200,
+        share_record_lock_duration_ms=1_000,
+        log=LogConfig(cleaner_interval_ms=100),
     )
     data_dir = tmp_path_factory.mktemp("embedded")
     with BrokerProcess(data_dir, config=config) as broker:
@@ -143,7 +158,7 @@ def kafka_jars() -> list[Path]:
 @pytest.fixture(scope="session")
 def java_4_shell(kafka_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaShell]:
     """The clients of Kafka 4.3."""
-    yield from _shell(kafka_jars, tmp_path_factory)
+    yield from _shell(kafka_jars, tmp_path_factory, SHARE_CLIENTS)
 
 
 @pytest.fixture(scope="session")
@@ -158,8 +173,10 @@ def java_3_shell(kafka_jars: list[Path], tmp_path_factory: pytest.TempPathFactor
     yield from _shell([*older, *others], tmp_path_factory)
 
 
-def _shell(jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaShell]:
-    shell = JavaShell(jars, tmp_path_factory.mktemp("java") / "shell.log")
+def _shell(
+    jars: list[Path], tmp_path_factory: pytest.TempPathFactory, *extensions: str
+) -> Iterator[JavaShell]:
+    shell = JavaShell(jars, tmp_path_factory.mktemp("java"), *extensions)
     yield shell
     shell.close()
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from typer.testing import CliRunner
 
 from headrace.cli.app import new_app
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, FaultError
 
 if TYPE_CHECKING:
     from conftest import Server
@@ -106,6 +106,28 @@ def test_a_topic_can_be_altered_and_grown_after_a_dry_run(commands: Commands, to
     before = commands.json("topics", "alter", topic, "--unset", "retention.ms")
     assert before == [{"what": "retention.ms", "before": "86400000", "after": "(default)"}]
     assert commands.json("topics", "describe", topic)["config"]["retention.ms"] != "86400000"
+
+
+def test_settings_of_a_group_are_shown_changed_and_taken_back(commands: Commands) -> None:
+    group = f"cli-{secrets.token_hex(6)}"
+    change = ("groups", "settings", group, "--config", "share.auto.offset.reset=earliest")
+
+    def reset_of_group() -> dict[str, str]:
+        (row,) = (
+            row
+            for row in commands.json("groups", "settings", group)
+            if row["setting"] == "share.auto.offset.reset"
+        )
+        return dict(row)
+
+    assert commands.json(*change, "--dry-run")[0]["before"] == "latest"
+    assert reset_of_group() == {"setting": "share.auto.offset.reset", "value": "latest", "set": ""}
+    commands.run(*change)
+    assert reset_of_group() == {"setting": "share.auto.offset.reset", "value": "earliest", "set": "here"}
+    commands.run("groups", "settings", group, "--unset", "share.auto.offset.reset")
+    assert reset_of_group()["value"] == "latest"
+    with pytest.raises(FaultError, match=r"share\.auto\.offset\.reset"):
+        commands.run("groups", "settings", group, "--config", "share.auto.offset.reset=sometime")
 
 
 def test_a_topic_is_never_made_smaller(commands: Commands, topic: str) -> None:

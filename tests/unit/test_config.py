@@ -179,6 +179,15 @@ def test_a_topic_name_that_kafka_refuses_is_refused(name: str) -> None:
         {"connection_idle_ms_max": 0},
         {"authentication_wait_ms_max": 0},
         {"advertised": Address("kafka.example.org", 0)},
+        {"share_session_timeout_ms": 5_000, "share_heartbeat_interval_ms": 5_000},
+        {"share_heartbeat_interval_ms": 0},
+        {"share_record_lock_duration_ms": 999},
+        {"share_record_lock_duration_ms": 3_600_001},
+        {"share_delivery_count_limit": 1},
+        {"share_delivery_count_limit": 11},
+        {"share_partition_record_lock_count_max": 99},
+        {"share_partition_record_lock_count_max": 10_001},
+        {"share_session_count_max": 0},
     ],
 )
 def test_broker_settings_that_contradict_each_other_are_refused(settings: dict[str, object]) -> None:

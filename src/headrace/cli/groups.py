@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
+from confluent_kafka.admin import AdminClient, ConfigSource, ConsumerGroupDescription, ResourceType
 
 from headrace.cli.client import REQUEST_TIMEOUT_S, admin_client, kafka_errors, result_of
 from headrace.cli.completion import complete_group, complete_topic
@@ -15,6 +15,7 @@ from headrace.cli.offsets import Place, offset_ranges
 from headrace.cli.options import AsJson, Bootstrap, Yes
 from headrace.cli.output import print_json, print_rows, report, say
 from headrace.cli.reset import Target, places_to_reset, plan_reset
+from headrace.cli.setting_changes import SettingChanges, settings_of
 from headrace.errors import ConfigError, FaultError
 
 app = typer.Typer(no_args_is_help=True, help="List, describe, reset and delete consumer groups.")
@@ -134,6 +135,42 @@ def _move(admin: AdminClient, group: str, plan: Mapping[Place, int], bootstrap: 
     for each in done.topic_partitions or []:
         if each.error is not None:
             raise FaultError(f"{each.topic}-{each.partition} was not moved: {each.error.str()}")
+
+
+@app.command("settings")
+def group_settings(
+    group: GroupName,
+    bootstrap: Bootstrap,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", help="Set KEY=VALUE, such as share.auto.offset.reset=earliest."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", help="Give a setting its default back.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change a group's settings; the group need not be there yet. Share groups have most of them."""
+    admin = admin_client(bootstrap)
+    changes = SettingChanges.parse(ResourceType.GROUP, group, config, unset)
+    settings = settings_of(admin, ResourceType.GROUP, group, bootstrap)
+    if not changes:
+        rows: list[dict[str, object]] = [
+            {
+                "setting": name,
+                "value": entry.value,
+                "set": "here" if ConfigSource(entry.source) is ConfigSource.GROUP_CONFIG else "",
+            }
+            for name, entry in sorted(settings.items())
+        ]
+        print_rows(rows, columns=("setting", "value", "set"), as_json=as_json)
+        return
+    changes.carry_out(admin, bootstrap, dry_run=dry_run)
+    if not as_json:
+        say("nothing was changed (--dry-run):" if dry_run else f"changed the settings of group {group}:")
+    before = {name: entry.value for name, entry in settings.items()}
+    print_rows(changes.rows(before), columns=("what", "before", "after"), as_json=as_json)
 
 
 @app.command("delete")

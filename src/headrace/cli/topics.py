@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.admin import NewTopic, ResourceType
 
 from headrace.cli.alter import Alteration
 from headrace.cli.client import admin_client, result_of
@@ -21,6 +21,7 @@ from headrace.cli.offsets import (
 )
 from headrace.cli.options import AsJson, Bootstrap, Yes
 from headrace.cli.output import announce, print_json, print_rows, report, say
+from headrace.cli.setting_changes import SettingChanges, key_and_value, settings_of
 from headrace.cli.times import parse_moment_ms
 from headrace.config import check_topic_name
 from headrace.errors import ConfigError
@@ -99,7 +100,7 @@ def describe_topic(
     admin = admin_client(bootstrap)
     topic = existing_topic(admin, name, bootstrap)
     ranges = offset_ranges(admin, places_of({name: topic}), bootstrap)
-    settings = topic_settings(admin, name, bootstrap)
+    settings = settings_of(admin, ResourceType.TOPIC, name, bootstrap)
     partitions = [
         {
             "partition": partition,
@@ -135,13 +136,11 @@ def alter_topic(
     admin = admin_client(bootstrap)
     topic = existing_topic(admin, name, bootstrap)
     alteration = Alteration(
-        topic=name,
-        to_set=dict(key_and_value(text) for text in config or []),
-        to_unset=tuple(unset or ()),
+        settings=SettingChanges.parse(ResourceType.TOPIC, name, config, unset),
         partition_count=partitions,
     )
     alteration.check(partition_count_now=len(topic.partitions))
-    before = topic_settings(admin, name, bootstrap)
+    before = settings_of(admin, ResourceType.TOPIC, name, bootstrap)
     alteration.carry_out(admin, bootstrap, dry_run=dry_run)
     changes = alteration.changes(
         {key: entry.value for key, entry in before.items()}, partition_count_now=len(topic.partitions)
@@ -198,20 +197,6 @@ def delete_topic(name: TopicName, bootstrap: Bootstrap, yes: Yes = False, as_jso
         typer.confirm(f"Delete topic {name} and all its records?", abort=True, err=True)
     result_of(admin.delete_topics([name])[name], bootstrap)
     report(f"deleted topic {name}", {"topic": name, "deleted": True}, as_json=as_json)
-
-
-def topic_settings(admin: AdminClient, name: str, bootstrap: str) -> dict[str, ConfigEntry]:
-    """A topic's settings by name."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-    return result_of(admin.describe_configs([resource])[resource], bootstrap)
-
-
-def key_and_value(text: str) -> tuple[str, str]:
-    """Read KEY=VALUE."""
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"--config {text!r} is not KEY=VALUE, such as retention.ms=60000")
-    return key, value
 
 
 def _partitions(count: int) -> str:

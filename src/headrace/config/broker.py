@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from headrace.config.address import Address, check_metrics_address
 from headrace.config.checks import require
@@ -15,6 +15,13 @@ from headrace.config.security import SASL_MECHANISMS, SaslMechanism, SecurityCon
 from headrace.config.units import DAY_MS, KIB, MIB
 
 Durability = Literal["sync", "os"]
+
+_SHARE_GROUP_RANGES: Final = (
+    ("share_record_lock_duration_ms", 1_000, 3_600_000),
+    ("share_delivery_count_limit", 2, 10),
+    ("share_partition_record_lock_count_max", 100, 10_000),
+)
+"""What Kafka allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +88,18 @@ class BrokerConfig:
     """When a silent member of a KIP-848 group counts as dead (group.consumer.session.timeout.ms)."""
     consumer_heartbeat_interval_ms: int = 5_000
     """How often members of KIP-848 groups are to be heard of (group.consumer.heartbeat.interval.ms)."""
+    share_session_timeout_ms: int = 45_000
+    """When a silent member of a share group counts as dead (group.share.session.timeout.ms)."""
+    share_heartbeat_interval_ms: int = 5_000
+    """How often members of share groups are to be heard of (group.share.heartbeat.interval.ms)."""
+    share_record_lock_duration_ms: int = 30_000
+    """How long a record belongs to the member that it was given to (group.share.record.lock.duration.ms)."""
+    share_delivery_count_limit: int = 5
+    """How often a record is given to members of a share group at most (group.share.delivery.count.limit)."""
+    share_partition_record_lock_count_max: int = 2_000
+    """How many records of a partition a share group has in hand (group.share.partition.max.record.locks)."""
+    share_session_count_max: int = 2_000
+    """How many share sessions there may be (group.share.max.share.sessions)."""
     offsets_retention_minutes: int = 10_080
     """How long committed offsets outlive the last member of their group (offsets.retention.minutes)."""
     offsets_check_interval_ms: int = 600_000
@@ -157,9 +176,20 @@ class BrokerConfig:
             1 <= self.consumer_heartbeat_interval_ms < self.consumer_session_timeout_ms,
             "consumer_heartbeat_interval_ms must be at least 1 and below consumer_session_timeout_ms",
         )
+        self._check_share_groups()
         require(self.offsets_retention_minutes >= 1, "offsets_retention_minutes must be at least 1")
         require(self.offsets_check_interval_ms >= 1, "offsets_check_interval_ms must be at least 1")
         require(self.offset_metadata_bytes_max >= 0, "offset_metadata_bytes_max must be at least 0")
+
+    def _check_share_groups(self) -> None:
+        require(
+            1 <= self.share_heartbeat_interval_ms < self.share_session_timeout_ms,
+            "share_heartbeat_interval_ms must be at least 1 and below share_session_timeout_ms",
+        )
+        for name, least, most in _SHARE_GROUP_RANGES:
+            value = getattr(self, name)
+            require(least <= value <= most, f"{name} is {value}: it must be from {least} to {most}")
+        require(self.share_session_count_max >= 1, "share_session_count_max must be at least 1")
 
     @property
     def sasl_mechanisms(self) -> tuple[SaslMechanism, ...]:

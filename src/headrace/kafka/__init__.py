@@ -7,7 +7,7 @@
 | `client_connection`, `open_connections`, `budget` | a client's connection; how many, how much |
 | `api`, `dispatch` | which APIs and versions are offered, and who handles them |
 | `handlers/` | one file per API or family of APIs: what a request means |
-| `groups/` | consumer groups of both protocols, as pure logic; `consumer_groups` has it at work |
+| `groups/` | consumer groups and share groups, as pure logic; `consumer_groups` has it at work |
 | `transactions/` | the transaction coordinator, as pure logic; `producer_transactions` has it at work |
 | `transaction_log`, `transaction_markers` | the topic that keeps transactions; how they end in partitions |
 | `fetch_sessions`, `fetch_reading`, `watchers` | what fetches remember, read and wait for |

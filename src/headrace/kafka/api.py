@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.kafka.codec.frame import API_VERSIONS_KEY
-from headrace.kafka.services import OFFSETS_TOPIC
+from headrace.kafka.services import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,6 +139,13 @@ _ALL: Final = (
     Api(69, 0, 1, "ConsumerGroupDescribe", "consumer_groups"),
     Api(74, 0, 1, "ListConfigResources", "configs"),
     Api(75, 0, 0, "DescribeTopicPartitions", "topic_partitions"),
+    Api(76, 1, 1, "ShareGroupHeartbeat", "share_groups", needs=OFFSETS_TOPIC),
+    Api(77, 1, 1, "ShareGroupDescribe", "share_groups"),
+    Api(78, 1, 2, "ShareFetch", "share_fetch", needs=SHARE_STATE_TOPIC),
+    Api(79, 1, 2, "ShareAcknowledge", "share_acknowledge", needs=SHARE_STATE_TOPIC),
+    Api(90, 0, 1, "DescribeShareGroupOffsets", "share_offsets"),
+    Api(91, 0, 0, "AlterShareGroupOffsets", "share_offsets", needs=SHARE_STATE_TOPIC),
+    Api(92, 0, 0, "DeleteShareGroupOffsets", "share_offsets", needs=SHARE_STATE_TOPIC),
 )
 
 APIS: Final = {api.key: api for api in _ALL}

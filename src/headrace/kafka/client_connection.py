@@ -111,6 +111,8 @@ class ClientConnection(asyncio.Protocol):
         self._is_ending = False
         """Whether nothing more is to be read: the last answer is on its way, or the connection is lost."""
         self._lost: asyncio.Future[None] = loop.create_future()
+        self._name = ""
+        """What sessions call the connection."""
         self._socket = -1
         """What the system knows the connection by, if it may be given an answer as it is."""
         self._unread: UnreadAnswer | None = None
@@ -134,6 +136,7 @@ class ClientConnection(asyncio.Protocol):
             address=config.advertised or Address(own_name[0], own_name[1]),
             session=session,
         )
+        self._name = f"{self._peer.host}:{self._peer.port}"
         client_socket = self._transport.get_extra_info("socket")
         if self._tls is None and client_socket is not None:
             self._socket = client_socket.fileno()
@@ -150,6 +153,8 @@ class ClientConnection(asyncio.Protocol):
         self._is_ending = True
         self._drop_unread()
         self._connections.give_back(self)
+        if self._name:
+            self._services.shares.connection_lost(self._name)
         for pending in self._pending.values():
             pending.abandon()
         self._pending.clear()

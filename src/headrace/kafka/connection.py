@@ -210,5 +210,5 @@ def is_produce(frame: bytes) -> bool:
 
 
 def is_fetch(frame: bytes) -> bool:
-    """Whether a request frame is a Fetch."""
-    return frame.startswith(b"\0\1")
+    """Whether a request frame is a Fetch or a ShareFetch."""
+    return frame.startswith((b"\0\1", b"\0\x4e"))

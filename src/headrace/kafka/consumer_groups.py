@@ -44,7 +44,9 @@ from headrace.kafka.groups.offsets import (
     encode_offset_record,
 )
 from headrace.kafka.groups.persistence import records_of_change
+from headrace.kafka.groups.share.heartbeat import ShareGroupLimits
 from headrace.kafka.offsets_log import OffsetsLog
+from headrace.kafka.settings_of_groups import SettingsOfGroups
 from headrace.kafka.subscribable_topics import SubscribableTopics
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from headrace.config import BrokerConfig
     from headrace.kafka.commit import GroupCommit
     from headrace.kafka.groups.offsets import OffsetRecord
+    from headrace.kafka.groups.settings import GroupSettings
     from headrace.kafka.services import Scheduler, Timer
     from headrace.log.store import LogStore
 
@@ -87,11 +90,7 @@ class ConsumerGroups:
                 member_count_max=config.group_member_count_max,
             )
         )
-        self.consumer_limits = ConsumerGroupLimits(
-            session_timeout_ms=config.consumer_session_timeout_ms,
-            heartbeat_interval_ms=config.consumer_heartbeat_interval_ms,
-            member_count_max=config.group_member_count_max,
-        )
+        self._settings = SettingsOfGroups(config, store)
         self.topics = SubscribableTopics(store)
         self._config = config
         self._store = store
@@ -118,6 +117,28 @@ class ConsumerGroups:
     def wall_ms(self) -> int:
         """The time that is written down."""
         return self._clock.now_ms()
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """What holds for a group, whether there is such a group or not."""
+        return self._settings.of(group_id)
+
+    def consumer_limits_of(self, group_id: str) -> ConsumerGroupLimits:
+        """What members of a group by the new protocol are held to."""
+        settings = self.settings_of(group_id)
+        return ConsumerGroupLimits(
+            session_timeout_ms=settings.consumer_session_timeout_ms,
+            heartbeat_interval_ms=settings.consumer_heartbeat_interval_ms,
+            member_count_max=self._config.group_member_count_max,
+        )
+
+    def share_limits_of(self, group_id: str) -> ShareGroupLimits:
+        """What members of a share group are held to."""
+        settings = self.settings_of(group_id)
+        return ShareGroupLimits(
+            session_timeout_ms=settings.share_session_timeout_ms,
+            heartbeat_interval_ms=settings.share_heartbeat_interval_ms,
+            member_count_max=self._config.group_member_count_max,
+        )
 
     def start_sweeping(self) -> None:
         """Look for offsets and groups that have outlived their use, now and then from now on."""
@@ -315,11 +336,7 @@ class ConsumerGroups:
         """Let groups go on where they were: their members have a full session to say that they are there."""
         loader = GroupLoader()
         self._log.replay(self.coordinator, loader)
-        resumption = Resumption(
-            now_ms=self.now_ms(),
-            session_timeout_ms=self.consumer_limits.session_timeout_ms,
-            topics=self.topics,
-        )
+        resumption = Resumption(now_ms=self.now_ms(), settings_of=self.settings_of, topics=self.topics)
         self._emptied_at_ms = loader.emptied_at_ms()
         for group in loader.groups(resumption):
             self.coordinator.apply(GroupChanged(group))

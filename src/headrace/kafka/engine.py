@@ -17,10 +17,12 @@ from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit, call_now
 from headrace.kafka.fetch_sessions import FetchSessions
 from headrace.kafka.groups_on_demand import GroupsOnDemand
+from headrace.kafka.metrics.counters import Counters
 from headrace.kafka.open_connections import OpenConnections
 from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.producer_transactions import ProducerTransactions
 from headrace.kafka.services import OFFSETS_TOPIC, Services
+from headrace.kafka.share.on_demand import PositionsOnDemand
 from headrace.kafka.topic_changes import TopicChanges
 from headrace.kafka.transaction_log import TransactionLog
 from headrace.kafka.transaction_markers import TransactionMarkers
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from headrace.kafka.consumer_groups import ConsumerGroups
     from headrace.kafka.security.logins import Logins
     from headrace.kafka.services import Timer
+    from headrace.kafka.share.positions import SharePositions
     from headrace.kafka.topic_changes import Submit
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
@@ -85,6 +88,10 @@ class Engine:
             # The members' time runs from now on; and metrics ask on a thread of their own.
             on_demand.load()
         groups = cast("ConsumerGroups", on_demand)
+        counters = Counters()
+        shares = PositionsOnDemand(
+            store, lambda: _new_positions(config, store, clock, loop, commit, groups, counters)
+        )
         producer_ids = ProducerIds(store, submit, commit.fail)
         self.services = Services(
             config=config,
@@ -110,7 +117,9 @@ class Engine:
             logins=logins,
             fetch_sessions=FetchSessions(config.fetch_session_count_max, new_id=new_id),
             new_id=new_id,
+            shares=cast("SharePositions", shares),
             unsent_answers=UnsentAnswers(config.unsent_bytes_max),
+            counters=counters,
         )
         self.budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
         store.make_checkpoints(CheckpointRequests(store, submit, commit.fail).ask)
@@ -128,6 +137,7 @@ class Engine:
         if self._sweeper is not None:
             self._sweeper.cancel()
         self.services.groups.close()
+        self.services.shares.close()
         self.services.transactions.close()
 
     def new_connection(self) -> ClientConnection:
@@ -162,3 +172,25 @@ def _new_groups(
     from headrace.kafka.consumer_groups import ConsumerGroups  # noqa: PLC0415  # see groups_on_demand.py
 
     return ConsumerGroups(config, store, clock, loop, commit)
+
+
+def _new_positions(  # noqa: PLR0917  # the parts of an engine
+    config: BrokerConfig,
+    store: LogStore,
+    clock: Clock,
+    loop: EventLoop,
+    commit: GroupCommit,
+    groups: ConsumerGroups,
+    counters: Counters,
+) -> SharePositions:
+    from headrace.kafka.share.positions import SharePositions  # noqa: PLC0415  # see share/on_demand.py
+
+    return SharePositions(
+        store,
+        clock,
+        loop,
+        commit,
+        settings_of=groups.settings_of,
+        counters=counters,
+        session_count_max=config.share_session_count_max,
+    )

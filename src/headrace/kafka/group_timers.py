@@ -1,8 +1,8 @@
-"""One timer per group, which rings when time itself changes the group next."""
+"""One timer per group, or whatever else time changes, which rings when it does so next."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -10,16 +10,19 @@ if TYPE_CHECKING:
     from headrace.kafka.services import Scheduler, Timer
 
 
-class GroupTimers:
+Key = TypeVar("Key")
+
+
+class GroupTimers(Generic[Key]):
     """Belongs to the event loop's thread."""
 
-    def __init__(self, scheduler: Scheduler, now_ms: Callable[[], int], ring: Callable[[str], None]) -> None:
+    def __init__(self, scheduler: Scheduler, now_ms: Callable[[], int], ring: Callable[[Key], None]) -> None:
         self._scheduler = scheduler
         self._now_ms = now_ms
         self._ring = ring
-        self._timers: dict[str, tuple[int, Timer]] = {}
+        self._timers: dict[Key, tuple[int, Timer]] = {}
 
-    def set(self, group_id: str, deadline_ms: int | None) -> None:
+    def set(self, group_id: Key, deadline_ms: int | None) -> None:
         """Ring for the group once the deadline has passed; never, where there is none."""
         running = self._timers.get(group_id)
         # A timer that rings too early does no harm, and heartbeats move the deadline all the time.
@@ -39,6 +42,6 @@ class GroupTimers:
             timer.cancel()
         self._timers.clear()
 
-    def _rung(self, group_id: str) -> None:
+    def _rung(self, group_id: Key) -> None:
         self._timers.pop(group_id, None)
         self._ring(group_id)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from headrace.kafka.producer_transactions import ProducerTransactions
     from headrace.kafka.security.logins import Logins
     from headrace.kafka.security.session import SaslSession
+    from headrace.kafka.share.positions import SharePositions
     from headrace.kafka.topic_changes import TopicChanges
     from headrace.kafka.unsent_answers import UnsentAnswers
     from headrace.kafka.watchers import Watchers
@@ -33,9 +34,11 @@ NODE_ID: Final = 1
 """There is one broker, and this is its number."""
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
 INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
     OFFSETS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)},
     TRANSACTIONS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)},
+    SHARE_STATE_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(100 * MIB)},
 }
 """The topics that only the broker writes, and the settings that they are created with."""
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -72,6 +75,8 @@ class Services:
     topics: TopicChanges
     producer_ids: ProducerIds
     transactions: ProducerTransactions
+    shares: SharePositions
+    """What share groups have of the partitions that they read."""
     unsent_answers: UnsentAnswers
     """What clients have not taken yet."""
     fetch_sessions: FetchSessions = field(default_factory=FetchSessions)

@@ -1,8 +1,9 @@
-"""The settings of topics and of the broker, under Kafka's names, with the values that are true here.
+"""The settings of topics, of groups and of the broker, with Kafka's names and the values that are true here.
 
 A value comes from the first of these places that has one; the places are a setting's synonyms:
 
     topic      set for the topic itself
+    group      set for the group itself
     broker     set for this broker while it ran
     cluster    set for all brokers while they ran
     static     given to the broker when it was started
@@ -19,14 +20,17 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from headrace.config import BrokerConfig
+from headrace.kafka.groups.setting_definitions import GROUP_SETTINGS
+from headrace.kafka.groups.settings import GroupSettings, limits_of
 from headrace.kafka.services import NODE_ID
 from headrace.log.broker_overrides import TOPIC_NAME_OF
 from headrace.log.setting_kinds import SettingType
 from headrace.log.topic_settings import TOPIC_SETTINGS, TopicSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from headrace.kafka.groups.setting_definitions import GroupSetting
     from headrace.log.store import LogStore
     from headrace.log.topic_settings import TopicSetting
 
@@ -39,6 +43,7 @@ class Source(IntEnum):
     CLUSTER = 3
     STATIC = 4
     DEFAULT = 5
+    GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +92,12 @@ class FixedSetting:
         return not self.origin.startswith("=")
 
 
+_GROUP_DEFAULTS: Final = GroupSettings()
 _CONFIG_DEFAULTS: Final = {field.name: field.default for field in fields(BrokerConfig)}
 _BOOLEAN, _INT, _LONG = SettingType.BOOLEAN, SettingType.INT, SettingType.LONG
 _SHORT = SettingType.SHORT
 
-_FIXED_SETTINGS: Final = (
+FIXED_SETTINGS: Final = (
     FixedSetting(
         "auto.create.topics.enable",
         _BOOLEAN,
@@ -112,10 +118,10 @@ _FIXED_SETTINGS: Final = (
         "group.consumer.heartbeat.interval.ms",
         _INT,
         "consumer_heartbeat_interval_ms",
-        "How often members of consumer groups are to be heard of.",
+        "How often a member of a group by the new protocol has to be heard.",
     ),
     FixedSetting(
-        "group.consumer.max.size", _INT, "group_member_count_max", "Further members of a group are refused."
+        "group.consumer.max.size", _INT, "group_member_count_max", "How many members a group may have."
     ),
     FixedSetting(
         "group.consumer.migration.policy",
@@ -127,7 +133,7 @@ _FIXED_SETTINGS: Final = (
         "group.consumer.session.timeout.ms",
         _INT,
         "consumer_session_timeout_ms",
-        "When a silent member of a consumer group counts as dead.",
+        "After how long without a word a member of a group by the new protocol is given up.",
     ),
     FixedSetting(
         "group.initial.rebalance.delay.ms",
@@ -141,12 +147,48 @@ _FIXED_SETTINGS: Final = (
         "session_timeout_ms_max",
         "The longest session timeout that a group member may ask for.",
     ),
-    FixedSetting("group.max.size", _INT, "group_member_count_max", "Further members of a group are refused."),
+    FixedSetting("group.max.size", _INT, "group_member_count_max", "How many members a group may have."),
     FixedSetting(
         "group.min.session.timeout.ms",
         _INT,
         "session_timeout_ms_min",
         "The shortest session timeout that a group member may ask for.",
+    ),
+    FixedSetting(
+        "group.share.delivery.count.limit",
+        _INT,
+        "share_delivery_count_limit",
+        "How often a record is given to members of a share group at most.",
+    ),
+    FixedSetting(
+        "group.share.heartbeat.interval.ms",
+        _INT,
+        "share_heartbeat_interval_ms",
+        "How often a member of a share group has to be heard.",
+    ),
+    FixedSetting(
+        "group.share.max.share.sessions",
+        _INT,
+        "share_session_count_max",
+        "How many share sessions there may be.",
+    ),
+    FixedSetting(
+        "group.share.partition.max.record.locks",
+        _INT,
+        "share_partition_record_lock_count_max",
+        "How many records of a partition a share group has in hand at most.",
+    ),
+    FixedSetting(
+        "group.share.record.lock.duration.ms",
+        _INT,
+        "share_record_lock_duration_ms",
+        "How long a record belongs to the member of a share group that it was given to.",
+    ),
+    FixedSetting(
+        "group.share.session.timeout.ms",
+        _INT,
+        "share_session_timeout_ms",
+        "After how long without a word a member of a share group is given up.",
     ),
     FixedSetting(
         "max.connections", _INT, "connection_count_max", "Connections beyond this number are closed at once."
@@ -171,19 +213,22 @@ _FIXED_SETTINGS: Final = (
         "How many partitions a topic gets when nobody says.",
     ),
     FixedSetting(
-        "offset.metadata.max.bytes", _INT, "offset_metadata_bytes_max", "The longest metadata of a commit."
+        "offset.metadata.max.bytes",
+        _INT,
+        "offset_metadata_bytes_max",
+        "The longest text that may be committed with an offset.",
     ),
     FixedSetting(
         "offsets.retention.check.interval.ms",
         _LONG,
         "offsets_check_interval_ms",
-        "How often offsets that nobody needs any more are looked for.",
+        "How often offsets are looked through for those that have expired.",
     ),
     FixedSetting(
         "offsets.retention.minutes",
         _INT,
         "offsets_retention_minutes",
-        "How long committed offsets outlive the last member of their group.",
+        "After how long without a member or a commit the offsets of a group expire.",
     ),
     FixedSetting("offsets.topic.num.partitions", _INT, "=1", "How many partitions __consumer_offsets has."),
     FixedSetting("offsets.topic.replication.factor", _SHORT, "=1", "The replicas of __consumer_offsets."),
@@ -211,67 +256,6 @@ _FIXED_SETTINGS: Final = (
         "transactional_id_expiration_ms",
         "A transactional id that no producer has used for so long is forgotten.",
     ),
-    FixedSetting(
-        "connections.max.idle.ms",
-        _LONG,
-        "connection_idle_ms_max",
-        "A connection that is idle longer is closed.",
-    ),
-    FixedSetting(
-        "group.consumer.heartbeat.interval.ms",
-        _INT,
-        "consumer_heartbeat_interval_ms",
-        "How often a member of a group by the new protocol has to be heard.",
-    ),
-    FixedSetting(
-        "group.consumer.session.timeout.ms",
-        _INT,
-        "consumer_session_timeout_ms",
-        "After how long without a word a member of a group by the new protocol is given up.",
-    ),
-    FixedSetting("group.max.size", _INT, "group_member_count_max", "How many members a group may have."),
-    FixedSetting(
-        "max.connections.per.ip",
-        _INT,
-        "connection_count_per_address_max",
-        "Connections from one address beyond this number are closed at once.",
-    ),
-    FixedSetting(
-        "offset.metadata.max.bytes",
-        _INT,
-        "offset_metadata_bytes_max",
-        "The longest text that may be committed with an offset.",
-    ),
-    FixedSetting(
-        "offsets.retention.check.interval.ms",
-        _LONG,
-        "offsets_check_interval_ms",
-        "How often offsets are looked through for those that have expired.",
-    ),
-    FixedSetting(
-        "offsets.retention.minutes",
-        _INT,
-        "offsets_retention_minutes",
-        "After how long without a member or a commit the offsets of a group expire.",
-    ),
-    FixedSetting(
-        "transaction.max.timeout.ms",
-        _INT,
-        "transaction_timeout_ms_max",
-        "The longest timeout that a transactional producer may ask for.",
-    ),
-    FixedSetting(
-        "transaction.state.log.num.partitions", _INT, "=1", "How many partitions __transaction_state has."
-    ),
-    FixedSetting(
-        "transaction.state.log.replication.factor", _SHORT, "=1", "The replicas of __transaction_state."
-    ),
-    FixedSetting(
-        "transactional.id.expiration.ms",
-        _INT,
-        "transactional_id_expiration_ms",
-        "After how long without a transaction a transactional id is forgotten.",
-    ),
 )
 
 
@@ -286,10 +270,38 @@ def topic_settings(store: LogStore, config: Mapping[str, str]) -> Mapping[str, S
     return found
 
 
+def group_settings(config: BrokerConfig, texts: Mapping[str, str]) -> Mapping[str, Setting]:
+    """What holds for a group for which this was set."""
+    defaults = GroupSettings.of_broker(config)
+    own = GroupSettings.parse(texts, defaults)
+    found = {}
+    for name, definition in GROUP_SETTINGS.items():
+        set_here = (Synonym(name, own.value_of(name), Source.GROUP),) if name in texts else ()
+        synonyms = (
+            *set_here,
+            *_static_synonyms(
+                definition.broker_name or name, defaults.value_of(name), _GROUP_DEFAULTS.value_of(name)
+            ),
+        )
+        found[name] = Setting(
+            name=name,
+            value=own.value_of(name),
+            kind=definition.setting_type,
+            source=synonyms[0].source,
+            is_read_only=False,
+            synonyms=synonyms,
+            documentation=definition.documentation,
+        )
+    return found
+
+
 def broker_settings(config: BrokerConfig, store: LogStore) -> Mapping[str, Setting]:
     """What holds for the broker: the defaults of topics, which can be changed, and the rest, which can't."""
     found = [_default_setting(store, name) for name in TOPIC_NAME_OF]
-    found += [_fixed_setting(config, fixed) for fixed in _FIXED_SETTINGS]
+    found += [_fixed_setting(config, fixed) for fixed in FIXED_SETTINGS]
+    for definition in GROUP_SETTINGS.values():
+        if definition.has_effect:
+            found += _limits(config, definition)
     return {setting.name: setting for setting in sorted(found, key=lambda setting: setting.name)}
 
 
@@ -368,6 +380,25 @@ def _fixed_setting(config: BrokerConfig, fixed: FixedSetting) -> Setting:
         synonyms=synonyms,
         documentation=fixed.documentation,
     )
+
+
+def _limits(config: BrokerConfig, definition: GroupSetting) -> Iterator[Setting]:
+    """What groups may ask for, as settings of the broker."""
+    names = (definition.least_name, definition.most_name)
+    now = limits_of(definition, GroupSettings.of_broker(config))
+    by_default = limits_of(definition, _GROUP_DEFAULTS)
+    for name, limit, default, word in zip(names, now, by_default, ("least", "most"), strict=True):
+        if limit is not None:
+            synonyms = _static_synonyms(name, str(limit), str(default))
+            yield Setting(
+                name=name,
+                value=str(limit),
+                kind=definition.setting_type,
+                source=synonyms[0].source,
+                is_read_only=True,
+                synonyms=synonyms,
+                documentation=f"The {word} that {definition.name} of a group may be.",
+            )
 
 
 def _static_synonyms(name: str, static: str, default: str) -> tuple[Synonym, ...]:

@@ -1,10 +1,19 @@
-"""Broker-wide defaults of topic settings that were changed while the broker ran: `broker-settings.json`.
+"""What was set while the broker ran, but for topics: `broker-settings.json`.
 
-    {"format": 1, "cluster": {"log.retention.ms": "1000"}, "broker": {}}
+    {
+      "format": 1,
+      "cluster": {"log.retention.ms": "1000"},
+      "broker": {},
+      "groups": {"billing": {"share.record.lock.duration.ms": "20000"}}
+    }
 
+The first two are broker-wide defaults of topic settings.
 Kafka has two places for them: for all brokers, and for one; the second counts where both say something. The
 names are those of Kafka's broker settings. A topic's own setting counts more than both, the configuration
 that the broker was started with counts less.
+
+Settings of groups are kept for who knows what they mean. Older versions wrote no `groups`: then no group has
+any.
 """
 
 from __future__ import annotations
@@ -40,6 +49,8 @@ class BrokerOverrides:
 
     cluster: Mapping[str, str] = field(default_factory=dict)
     broker: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By group, what was set for it, under the names of Kafka's settings of groups."""
 
     def defaults(self, static: TopicSettings) -> TopicSettings:
         """What holds for a topic for which nobody set anything. Raises ConfigError for a bad value."""
@@ -63,7 +74,11 @@ def read_overrides(data_dir: Path, disk: Disk) -> BrokerOverrides:
         fields: dict[str, Any] = json.loads(read_whole(disk, path))
         if fields["format"] != _FORMAT:
             raise StorageError(f"{path} has format {fields['format']}; this version reads format {_FORMAT}")
-        return BrokerOverrides(cluster=_texts(fields["cluster"]), broker=_texts(fields["broker"]))
+        return BrokerOverrides(
+            cluster=_texts(fields["cluster"]),
+            broker=_texts(fields["broker"]),
+            groups={str(name): _texts(texts) for name, texts in fields.get("groups", {}).items()},
+        )
     except HeadraceError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -72,7 +87,12 @@ def read_overrides(data_dir: Path, disk: Disk) -> BrokerOverrides:
 
 def write_overrides(data_dir: Path, disk: Disk, overrides: BrokerOverrides) -> None:
     """Write the file, so that it survives a loss of power."""
-    content = {"format": _FORMAT, "cluster": dict(overrides.cluster), "broker": dict(overrides.broker)}
+    content = {
+        "format": _FORMAT,
+        "cluster": dict(overrides.cluster),
+        "broker": dict(overrides.broker),
+        "groups": {name: dict(texts) for name, texts in overrides.groups.items()},
+    }
     data = json.dumps(content, indent=2).encode() + b"\n"
     write_durably(disk, data_dir / FILE_NAME, data, temporary_name=TEMPORARY_NAME)
 

@@ -3,7 +3,7 @@
 lock                     see directory_lock.py
 meta.json                cluster id, producer ids
 recovery-points.json     up to where each partition is known to be durable
-broker-settings.json     broker-wide defaults that were changed while the broker ran
+broker-settings.json     what was set while the broker ran: broker-wide defaults, settings of groups
 topics/, log/            see topic_files.py
 """
 
@@ -154,7 +154,7 @@ class LogStore:
 
     @property
     def overrides(self) -> BrokerOverrides:
-        """Which of the defaults were changed while the broker ran."""
+        """Which of the defaults were changed while the broker ran, and what was set for groups."""
         return self._overrides
 
     @property
@@ -213,9 +213,11 @@ class LogStore:
         )
 
     def begin_override(self, overrides: BrokerOverrides) -> Change[None]:
-        """Change the defaults for all topics. Raises ConfigError for a bad one."""
+        """Change the defaults for all topics, or what is set for groups. Raises ConfigError for a bad one."""
         defaults = overrides.defaults(self.static_defaults)
-        self.catalog.check_defaults(defaults)
+        has_other_defaults = defaults != self.defaults
+        if has_other_defaults:
+            self.catalog.check_defaults(defaults)
         self._fail_stop.check()
 
         def work() -> Callable[[], None]:
@@ -224,7 +226,8 @@ class LogStore:
 
         def publish() -> None:
             self._overrides = overrides
-            self.catalog.change_defaults(defaults)
+            if has_other_defaults:
+                self.catalog.change_defaults(defaults)
 
         doing = "changing the broker's settings"
         return Change(doing, work, lock=self._changes_lock, fail_stop=self._fail_stop)

@@ -61,6 +61,16 @@ public class ClientShell {
     private static final long WAIT_S = 30;
 
     private final Map<String, Object> handles = new HashMap<>();
+    private final Extension extension = extension();
+
+    /** Clients and operations that older clients don't have: a class that is compiled with this one, or isn't. */
+    public interface Extension {
+        /** Open a client of one of its kinds. */
+        Object open(String kind, Properties settings);
+
+        /** Do something with one of its clients, or with an administrator. */
+        Object execute(Object client, String operation, JsonNode request) throws Exception;
+    }
 
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
@@ -87,7 +97,7 @@ public class ClientShell {
     }
 
     /** Kafka's name of an error; for those that never cross the wire, the name of their class. */
-    private static String nameOf(Throwable error) {
+    static String nameOf(Throwable error) {
         for (Throwable each = error; each != null; each = each.getCause()) {
             Errors known = Errors.forException(each);
             if (known != Errors.UNKNOWN_SERVER_ERROR) return known.name();
@@ -106,24 +116,44 @@ public class ClientShell {
         if (operation.equals("close")) {
             handles.remove(handle);
             if (client instanceof Sender sender) sender.producer.close(Duration.ZERO);
-            else if (client instanceof KafkaConsumer<?, ?> consumer) consumer.close();
-            else if (client instanceof Admin admin) admin.close();
+            else if (client instanceof AutoCloseable closeable) closeable.close();
             return null;
         }
         if (client instanceof Sender sender) return produce(sender, operation, request);
         if (client instanceof KafkaConsumer<?, ?>) return consume(consumerOf(handle), operation, request);
         if (client instanceof Admin admin) return administer(admin, operation, request);
+        if (client != null) return extension.execute(client, operation, request);
         throw new IllegalArgumentException("no client was opened as " + handle);
     }
 
-    private static Object open(String kind, Properties settings) {
+    private static Extension extension() {
+        try {
+            return (Extension) Class.forName("ShareClients").getDeclaredConstructor().newInstance();
+        } catch (ReflectiveOperationException notCompiled) {
+            return new NoExtension();
+        }
+    }
+
+    private static final class NoExtension implements Extension {
+        @Override
+        public Object open(String kind, Properties settings) {
+            throw new IllegalArgumentException("no such kind of client: " + kind);
+        }
+
+        @Override
+        public Object execute(Object client, String operation, JsonNode request) {
+            throw new IllegalArgumentException("these clients can't " + operation);
+        }
+    }
+
+    private Object open(String kind, Properties settings) {
         return switch (kind) {
             case "producer" -> new Sender(
                 new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer()));
             case "consumer" -> new KafkaConsumer<>(
                 settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
             case "admin" -> Admin.create(settings);
-            default -> throw new IllegalArgumentException("no such kind of client: " + kind);
+            default -> extension.open(kind, settings);
         };
     }
 
@@ -225,7 +255,7 @@ public class ClientShell {
         return null;
     }
 
-    private static Map<String, Object> described(ConsumerRecord<byte[], byte[]> record) {
+    static Map<String, Object> described(ConsumerRecord<byte[], byte[]> record) {
         List<Object> headers = new ArrayList<>();
         for (Header header : record.headers()) {
             List<Object> pair = new ArrayList<>();
@@ -244,7 +274,7 @@ public class ClientShell {
         return described;
     }
 
-    private static Object administer(Admin admin, String operation, JsonNode request) throws Exception {
+    private Object administer(Admin admin, String operation, JsonNode request) throws Exception {
         String name = request.has("name") ? request.get("name").asText() : null;
         switch (operation) {
             case "create_topic" -> {
@@ -304,7 +334,7 @@ public class ClientShell {
         return null;
     }
 
-    private static Object administerGroups(Admin admin, String operation, JsonNode request, String name)
+    private Object administerGroups(Admin admin, String operation, JsonNode request, String name)
             throws Exception {
         switch (operation) {
             case "list_groups" -> {
@@ -334,7 +364,7 @@ public class ClientShell {
         return null;
     }
 
-    private static Object administerTransactions(Admin admin, String operation, JsonNode request, String name)
+    private Object administerTransactions(Admin admin, String operation, JsonNode request, String name)
             throws Exception {
         switch (operation) {
             case "list_transactions" -> {
@@ -359,7 +389,9 @@ public class ClientShell {
             case "fence_producer" -> got(admin.fenceProducers(List.of(name)).all());
             case "abort_transaction" -> got(admin.abortTransaction(new AbortTransactionSpec(partition(request),
                 request.get("producer_id").asLong(), (short) request.get("epoch").asInt(), 0)).all());
-            default -> throw new IllegalArgumentException("an administrator can't " + operation);
+            default -> {
+                return extension.execute(admin, operation, request);
+            }
         }
         return null;
     }
@@ -384,7 +416,7 @@ public class ClientShell {
         return entries;
     }
 
-    private static List<Object> described(Collection<TopicPartition> partitions) {
+    static List<Object> described(Collection<TopicPartition> partitions) {
         List<Object> described = new ArrayList<>();
         partitions.forEach(partition -> described.add(List.of(partition.topic(), partition.partition())));
         return described;
@@ -415,7 +447,7 @@ public class ClientShell {
         };
     }
 
-    private static <T> T got(KafkaFuture<T> future) throws Exception {
+    static <T> T got(KafkaFuture<T> future) throws Exception {
         return future.get(WAIT_S, TimeUnit.SECONDS);
     }
 
@@ -428,13 +460,13 @@ public class ClientShell {
         return found;
     }
 
-    private static List<TopicPartition> partitions(JsonNode partitions) {
+    static List<TopicPartition> partitions(JsonNode partitions) {
         List<TopicPartition> found = new ArrayList<>();
         for (JsonNode each : partitions) found.add(new TopicPartition(each.get(0).asText(), each.get(1).asInt()));
         return found;
     }
 
-    private static TopicPartition partition(JsonNode request) {
+    static TopicPartition partition(JsonNode request) {
         return new TopicPartition(request.get("topic").asText(), request.get("partition").asInt());
     }
 
@@ -450,7 +482,7 @@ public class ClientShell {
         return texts;
     }
 
-    private static List<String> strings(JsonNode array) {
+    static List<String> strings(JsonNode array) {
         List<String> strings = new ArrayList<>();
         for (JsonNode each : array) strings.add(each.asText());
         return strings;

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import AcknowledgeType, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -24,6 +25,7 @@ from headrace.testing.waiting import WITHIN_S
 from kafka_clients.interface import (
     POLL_S,
     Admin,
+    Answer,
     Client,
     ClientError,
     Consumer,
@@ -34,11 +36,17 @@ from kafka_clients.interface import (
     Producer,
     Record,
     Settings,
+    ShareConsumer,
 )
 
 NAMES: Final = {"max.request.size": "message.max.bytes", "fetch.max.wait.ms": "fetch.wait.max.ms"}
 """Settings that librdkafka calls otherwise."""
 UNKNOWN: Final = -1001
+ANSWERS: Final[dict[Answer, AcknowledgeType]] = {
+    "accept": AcknowledgeType.ACCEPT,
+    "release": AcknowledgeType.RELEASE,
+    "reject": AcknowledgeType.REJECT,
+}
 
 
 class ConfluentProducer(Producer):
@@ -187,6 +195,38 @@ class ConfluentConsumer(Consumer):
         return found
 
 
+class ConfluentShareConsumer(ShareConsumer):
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._consumer = confluent_kafka.ShareConsumer(settings)
+        self._is_open = True
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        self._consumer.subscribe(list(topics))
+
+    def poll(self, timeout_s: float = POLL_S) -> list[Record]:
+        with _errors():
+            messages = list(self._consumer.poll(timeout_s))
+        for each in messages:
+            _check(each.error())
+        return [replace(_record(each), delivery_count=each.delivery_count()) for each in messages]
+
+    def acknowledge(self, record: Record, answer: Answer) -> None:
+        self._consumer.acknowledge_offset(record.topic, record.partition, record.offset, ANSWERS[answer])
+
+    def commit(self) -> dict[Partition, str | None]:
+        with _errors():
+            outcomes = self._consumer.commit_sync(WITHIN_S)
+        return {
+            (each.topic, each.partition): None if error is None else _translated(error).code
+            for each, error in outcomes.items()
+        }
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._consumer.close()
+
+
 class ConfluentAdmin(Admin):
     def __init__(self, settings: dict[str, Any]) -> None:
         self._admin = AdminClient(settings)
@@ -301,6 +341,9 @@ class ConfluentClient(Client):
 
     def open_consumer(self, settings: Settings) -> Consumer:
         return ConfluentConsumer({"group.id": "nobody", **self._settings(settings)})
+
+    def open_share_consumer(self, settings: Settings) -> ShareConsumer:
+        return ConfluentShareConsumer(self._settings(settings))
 
     def open_admin(self) -> ConfluentAdmin:
         return ConfluentAdmin(self._settings({}))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -22,7 +22,9 @@ POLL_S: Final = 0.05
 Partition = tuple[str, int]
 Settings = Mapping[str, str | int | bool]
 T = TypeVar("T")
-Opened = TypeVar("Opened", bound="Producer | Consumer | Admin")
+Opened = TypeVar("Opened", bound="Producer | Consumer | ShareConsumer | Admin")
+Answer = Literal["accept", "release", "reject"]
+"""What a share consumer says about a record that it was given."""
 
 
 class ClientError(Exception):
@@ -44,11 +46,13 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
+    delivery_count: int | None = None
+    """How often a share group has given it out, this time included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A consumer group as it is described."""
+    """A group as it is described."""
 
     state: str
     members: list[Member]
@@ -56,7 +60,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member of a consumer group as it is described."""
+    """A member of a group as it is described."""
 
     client_id: str
     instance_id: str | None
@@ -169,6 +173,52 @@ class Consumer(ABC):
         return [record.value for record in self.read(count)]
 
 
+class ShareConsumer(ABC):
+    """Reads records as a member of a share group, and answers for each of them."""
+
+    @abstractmethod
+    def subscribe(self, topics: Sequence[str]) -> None: ...
+
+    @abstractmethod
+    def poll(self, timeout_s: float = POLL_S) -> list[Record]: ...
+
+    @abstractmethod
+    def acknowledge(self, record: Record, answer: Answer) -> None: ...
+
+    @abstractmethod
+    def commit(self) -> dict[Partition, str | None]:
+        """Send what was acknowledged, and return each partition's error, or None."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def take(self, count: int) -> list[Record]:
+        """Poll until records come, which must be so many: what is polled has to be answered for."""
+        records = eventually(self.poll, "a record")
+        assert len(records) == count, f"{count} records were expected and {len(records)} came"
+        return records
+
+    def answer(self, records: Iterable[Record], answer: Answer) -> None:
+        """Acknowledge records, and make sure that the broker has it."""
+        for record in records:
+            self.acknowledge(record, answer)
+        errors = {partition: error for partition, error in self.commit().items() if error is not None}
+        assert not errors, f"acknowledgements were refused: {errors}"
+
+    def read(self, count: int, answer: Answer = "accept") -> list[Record]:
+        """Read so many records and answer for each of them; fail if they don't come."""
+        records: list[Record] = []
+
+        def has_enough() -> bool:
+            found = self.poll()
+            records.extend(found)
+            self.answer(found, answer)
+            return len(records) >= count
+
+        eventually(has_enough, lambda: f"{count} records, of which {len(records)} came,")
+        return records
+
+
 class Admin(ABC):
     """Administers a cluster. Libraries lack one operation or another."""
 
@@ -188,7 +238,11 @@ class Admin(ABC):
         raise NotImplementedError
 
     def config(self, kind: str, name: str) -> dict[str, tuple[str | None, str]]:
-        """Each setting's value and where it comes from, for the kind TOPIC or BROKER."""
+        """Each setting's value and where it comes from, for the kind TOPIC, GROUP or BROKER."""
+        raise NotImplementedError
+
+    def groups_with_settings(self) -> set[str]:
+        """The groups for which something was set."""
         raise NotImplementedError
 
     def alter_config(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
@@ -234,6 +288,26 @@ class Admin(ABC):
     def delete_group_offsets(self, group: str, partitions: Sequence[Partition]) -> None:
         raise NotImplementedError
 
+    def group_kinds(self) -> dict[str, str]:
+        """What each group is: Classic, Consumer or Share."""
+        raise NotImplementedError
+
+    def describe_share_group(self, group: str) -> Group:
+        raise NotImplementedError
+
+    def delete_share_group(self, group: str) -> None:
+        raise NotImplementedError
+
+    def share_group_offsets(self, group: str) -> dict[Partition, tuple[int, int | None]]:
+        """The start offset and the lag of each partition."""
+        raise NotImplementedError
+
+    def alter_share_group_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        raise NotImplementedError
+
+    def delete_share_group_offsets(self, group: str, topics: Sequence[str]) -> None:
+        raise NotImplementedError
+
     def list_transactions(self) -> dict[str, str]:
         """Each transactional id's state."""
         raise NotImplementedError
@@ -261,7 +335,7 @@ class Client(ABC):
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._opened: list[Producer | Consumer | Admin] = []
+        self._opened: list[Producer | Consumer | ShareConsumer | Admin] = []
         self._admin: Admin | None = None
 
     @abstractmethod
@@ -272,6 +346,9 @@ class Client(ABC):
 
     @abstractmethod
     def open_admin(self) -> Admin: ...
+
+    def open_share_consumer(self, settings: Settings) -> ShareConsumer:
+        raise NotImplementedError
 
     def producer(self, **settings: str | int | bool) -> Producer:
         """A producer that sends at once, and is told of what is there to stay.
@@ -292,6 +369,13 @@ class Client(ABC):
             "isolation.level": "read_uncommitted",
         }
         return self._keep(self.open_consumer({**defaults, **_dotted(settings)}))
+
+    def share_consumer(self, group: str, *topics: str, **settings: str | int | bool) -> ShareConsumer:
+        """A member of a share group that answers for each record, unless it is told to accept all."""
+        defaults: Settings = {"share.acknowledgement.mode": "explicit", "fetch.max.wait.ms": 50}
+        consumer = self.open_share_consumer({"group.id": group, **defaults, **_dotted(settings)})
+        self._keep(consumer).subscribe(topics)
+        return consumer
 
     @property
     def admin(self) -> Admin:

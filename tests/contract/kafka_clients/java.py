@@ -1,4 +1,7 @@
-"""Kafka's own Java clients, in a JVM that executes `java/ClientShell.java` line by line."""
+"""Kafka's own Java clients, in a JVM that executes lines by `java/ClientShell.java`.
+
+`java/ShareClients.java` is compiled with it only where the clients are new enough.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from apache_kafka import java_command
+from apache_kafka import java_command, run_java
 from headrace.errors import ChildFailed
 from kafka_clients.interface import (
     POLL_S,
     Admin,
+    Answer,
     Client,
     ClientError,
     Consumer,
@@ -25,9 +29,12 @@ from kafka_clients.interface import (
     Producer,
     Record,
     Settings,
+    ShareConsumer,
 )
 
-SOURCE: Final = Path(__file__).parents[1] / "java" / "ClientShell.java"
+SOURCES: Final = Path(__file__).parents[1] / "java"
+SHELL: Final = "ClientShell"
+SHARE_CLIENTS: Final = "ShareClients"
 ASSIGNORS: Final = {
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
@@ -38,18 +45,22 @@ ASSIGNORS: Final = {
 class JavaShell:
     """A JVM with the clients of one version. For one thread."""
 
-    def __init__(self, jars: Sequence[Path], log_path: Path) -> None:
-        self._log = log_path.open("wb")
+    def __init__(self, jars: Sequence[Path], directory: Path, *extensions: str) -> None:
+        """Compile the shell into a directory of its own, with what the clients are new enough for."""
+        sources = [str(SOURCES / f"{name}.java") for name in (SHELL, *extensions)]
+        class_path = ":".join(map(str, jars))
+        run_java(jars, "com.sun.tools.javac.Main", "-cp", class_path, "-d", str(directory), *sources)
+        self._log_path = directory / "shell.log"
+        self._log = self._log_path.open("wb")
         # The quick compiler of the JVM: the shell lives for a minute.
         options = ["-XX:TieredStopAtLevel=1"]
-        java, *rest = java_command(jars, "256m")
+        java, *rest = java_command([*jars, directory], "256m")
         self._process = subprocess.Popen(
-            [java, *options, *rest, str(SOURCE)],
+            [java, *options, *rest, SHELL],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
-        self._log_path = log_path
         self._names = (f"c{number}" for number in itertools.count())
 
     def open(self, kind: str, settings: Mapping[str, Any]) -> str:
@@ -166,6 +177,33 @@ class JavaConsumer(Consumer):
         return self._shell.ask(self.name, operation, topic=partition[0], partition=partition[1], **arguments)
 
 
+class JavaShareConsumer(ShareConsumer):
+    def __init__(self, shell: JavaShell, settings: Mapping[str, Any]) -> None:
+        self._shell = shell
+        self._name = shell.open("share_consumer", settings)
+        self._is_open = True
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        self._shell.ask(self._name, "subscribe", topics=list(topics))
+
+    def poll(self, timeout_s: float = POLL_S) -> list[Record]:
+        records = self._shell.ask(self._name, "poll", timeout_ms=round(timeout_s * 1000))
+        return [_decoded(record) for record in records]
+
+    def acknowledge(self, record: Record, answer: Answer) -> None:
+        place = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        self._shell.ask(self._name, "acknowledge", **place, answer=answer)
+
+    def commit(self) -> dict[Partition, str | None]:
+        outcomes = self._shell.ask(self._name, "commit")
+        return {(topic, partition): error for topic, partition, error in outcomes}
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._shell.ask(self._name, "close")
+
+
 class JavaAdmin(Admin):
     def __init__(self, shell: JavaShell, settings: Mapping[str, Any]) -> None:
         self._shell = shell
@@ -239,6 +277,36 @@ class JavaAdmin(Admin):
     def delete_group_offsets(self, group: str, partitions: Sequence[Partition]) -> None:
         self._ask("delete_group_offsets", name=group, partitions=list(partitions))
 
+    def group_kinds(self) -> dict[str, str]:
+        return dict(self._ask("group_kinds"))
+
+    def describe_share_group(self, group: str) -> Group:
+        found = self._ask("describe_share_group", name=group)
+        return Group(
+            state=found["state"],
+            members=[
+                Member(
+                    client_id=member["client_id"],
+                    instance_id=None,
+                    partitions=_partitions(member["partitions"]),
+                )
+                for member in found["members"]
+            ],
+        )
+
+    def delete_share_group(self, group: str) -> None:
+        self._ask("delete_share_group", name=group)
+
+    def share_group_offsets(self, group: str) -> dict[Partition, tuple[int, int | None]]:
+        rows = self._ask("share_group_offsets", name=group)
+        return {(topic, partition): (offset, lag) for topic, partition, offset, lag in rows}
+
+    def alter_share_group_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
+        self._ask("alter_share_group_offsets", name=group, offsets=_rows(offsets))
+
+    def delete_share_group_offsets(self, group: str, topics: Sequence[str]) -> None:
+        self._ask("delete_share_group_offsets", name=group, topics=list(topics))
+
     def list_transactions(self) -> dict[str, str]:
         return dict(self._ask("list_transactions"))
 
@@ -281,6 +349,9 @@ class JavaClient(Client):
             translated["partition.assignment.strategy"] = ASSIGNORS[str(assignor)]
         return JavaConsumer(self._shell, {"bootstrap.servers": self.bootstrap, **translated})
 
+    def open_share_consumer(self, settings: Settings) -> ShareConsumer:
+        return JavaShareConsumer(self._shell, {"bootstrap.servers": self.bootstrap, **settings})
+
     def open_admin(self) -> Admin:
         return JavaAdmin(self._shell, {"bootstrap.servers": self.bootstrap})
 
@@ -305,6 +376,7 @@ def _decoded(record: dict[str, Any]) -> Record:
         key=_bytes(record["key"]),
         value=_bytes(record["value"]),
         headers=[(name, _bytes(value)) for name, value in record["headers"]],
+        delivery_count=record.get("delivery_count"),
     )
 
 

@@ -205,6 +205,11 @@ class KafkaPythonAdmin(Admin):
         entries = found[kind.lower()][name]
         return {setting: (entry["value"], entry["config_source"]) for setting, entry in entries.items()}
 
+    def groups_with_settings(self) -> set[str]:
+        with _errors():
+            found = self._admin.list_config_resources(["GROUP"])
+        return set(found.get("group", ()))
+
     def alter_config(self, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
         operations = {
             setting: ("delete", None) if value is None else ("set", value)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from headrace.testing.process import BrokerProcess
+
 TOPIC = ConfigResource(ResourceType.TOPIC, "orders")
 BROKER = ConfigResource(ResourceType.BROKER, "1")
 
@@ -112,6 +114,19 @@ def test_the_synonyms_of_a_setting_are_listed(kafka: Any) -> None:
     assert setting.value == "delete,compact"
     synonyms = [(each.name, each.value, each.source) for each in setting.synonyms.values()]
     assert ("log.cleanup.policy", "delete", ConfigSource.DEFAULT_CONFIG.value) in synonyms
+
+
+def test_settings_of_a_group_survive_the_death_of_the_broker(
+    broker_process: BrokerProcess, kafka_at: Callable[[str], Any]
+) -> None:
+    billing = ConfigResource(ResourceType.GROUP, "billing")
+    kafka = kafka_at(broker_process.bootstrap)
+    alter(kafka, ("consumer.session.timeout.ms", SET, "60000"), resource=billing)
+    broker_process.kill()
+    broker_process.start()
+    setting = described(kafka_at(broker_process.bootstrap), billing)["consumer.session.timeout.ms"]
+    assert setting.value == "60000"
+    assert setting.source == ConfigSource.GROUP_CONFIG.value
 
 
 def test_defaults_of_topics_change_while_the_broker_runs_and_stay(

@@ -89,6 +89,24 @@ def test_what_clients_do_is_counted(watched: Broker, kafka_at: Callable[[str], A
     assert scraped.get("writable") == 1
 
 
+def test_share_groups_are_counted_by_themselves(watched: Broker, raw_at: Callable[[str], Any]) -> None:
+    raw = raw_at(watched.bootstrap)
+    for group_id, epochs in (("parcels", (0,)), ("letters", (0, -1))):
+        for epoch in epochs:
+            raw.request(
+                76,
+                1,
+                group_id=group_id,
+                member_id="a",
+                member_epoch=epoch,
+                subscribed_topic_names=("orders",),
+            )
+    scraped = scrape(watched)
+    assert scraped.get("share_groups", state="Stable") == 1
+    assert scraped.get("share_groups", state="Empty") == 1
+    assert scraped.get("groups", state="Stable") is None
+
+
 def test_the_lag_of_a_group_is_what_it_has_not_committed(
     watched: Broker, kafka_at: Callable[[str], Any]
 ) -> None:

@@ -76,6 +76,7 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.started: list[tuple[int, Pending[Any]]] = []
+        self.lost: list[str] = []
         self.budget = Budgets(10_000, frame_bytes_max=6_100)
         self.services: Any = SimpleNamespace(
             config=BrokerConfig(),
@@ -83,6 +84,7 @@ class Bench:
             commit=SimpleNamespace(is_synchronous=True),
             logins=None,
             counters=Counters(),
+            shares=SimpleNamespace(connection_lost=self.lost.append),
             unsent_answers=UnsentAnswers(UNSENT_BYTES_MAX),
         )
         for key in (PRODUCE, FETCH, METADATA):

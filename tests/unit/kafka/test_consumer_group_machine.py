@@ -17,6 +17,7 @@ from headrace.kafka.groups.consumer.state import ConsumerGroupState, MemberState
 from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator
 from headrace.kafka.groups.loading import GroupLoader, Resumption
 from headrace.kafka.groups.persistence import records_of_change
+from headrace.kafka.groups.settings import GroupSettings
 from headrace.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -151,9 +152,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for key, value in self.log:
             loader.take(key, value)
         self.coordinator = GroupCoordinator()
-        resumption = Resumption(
-            now_ms=self.now_ms, session_timeout_ms=SESSION_TIMEOUT_MS, topics=dict(self.topics)
-        )
+        settings = GroupSettings(consumer_session_timeout_ms=SESSION_TIMEOUT_MS)
+        resumption = Resumption(now_ms=self.now_ms, settings_of=lambda _: settings, topics=dict(self.topics))
         for group in loader.groups(resumption):
             self.coordinator.apply(GroupChanged(group))
         if before is None:

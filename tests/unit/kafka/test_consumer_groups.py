@@ -24,6 +24,7 @@ from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headrace.kafka.messages.leave_group import MemberIdentity
 from headrace.kafka.services import OFFSETS_TOPIC
+from headrace.log.broker_overrides import BrokerOverrides
 from headrace.log.partition import PartitionLog
 from headrace.log.store import LogStore
 from headrace.testing.clock import ManualClock
@@ -142,7 +143,9 @@ class Bench:
             subscribed_topic_names=("t",),
             topic_partitions=(),
         )
-        occasion = Occasion(now_ms=self.groups.now_ms(), topics=self.groups.topics)
+        occasion = Occasion(
+            now_ms=self.groups.now_ms(), topics=self.groups.topics, limits=self.groups.consumer_limits_of("g")
+        )
         outcome, response = self.groups.coordinator.handle_consumer_heartbeat(request, occasion)
         self.groups.carry_out(outcome)
         answer = self.groups.answer("g", response)
@@ -152,6 +155,10 @@ class Bench:
         else:
             heard.append(answer)
         return heard
+
+    def set_for_group(self, **texts: str) -> None:
+        given = {name.replace("_", "."): text for name, text in texts.items()}
+        self.store.begin_override(BrokerOverrides(groups={"g": given})).at_once()
 
     def write(self, *records: OffsetCommitted | OffsetForgotten) -> list[HeadraceError | None]:
         heard: list[HeadraceError | None] = []
@@ -372,6 +379,44 @@ def test_groups_go_on_after_a_restart_and_their_sessions_begin_anew(bench: Bench
     recovered.scheduler.advance(40_000)
     assert [each.member_epoch for each in recovered.consume(1)] == [1]
     recovered.scheduler.advance(45_001)
+    assert recovered.groups.coordinator.is_empty("g")
+    recovered.finish_all_syncs()
+    recovered.groups.close()
+    recovered.store.close()
+
+
+def test_a_group_with_settings_of_its_own_lives_by_them_from_its_next_heartbeat_on(bench: Bench) -> None:
+    assert bench.groups.settings_of("g") == bench.groups.settings_of("other")
+    bench.set_for_group(consumer_session_timeout_ms="60000", consumer_heartbeat_interval_ms="9000")
+    assert bench.groups.settings_of("g").consumer_session_timeout_ms == 60_000
+    assert bench.groups.settings_of("other").consumer_session_timeout_ms == 45_000
+    bench.consume(0)
+    bench.finish_all_syncs()
+    assert [each.heartbeat_interval_ms for each in bench.consume(1)] == [9_000]
+    bench.scheduler.advance(59_999)
+    assert not bench.groups.coordinator.is_empty("g")
+    bench.scheduler.advance(2)
+    assert bench.groups.coordinator.is_empty("g")
+
+
+def test_a_group_without_settings_any_more_lives_by_those_of_the_broker(bench: Bench) -> None:
+    bench.set_for_group(consumer_session_timeout_ms="60000")
+    assert bench.groups.settings_of("g").consumer_session_timeout_ms == 60_000
+    bench.set_for_group(consumer_session_timeout_ms="50000")
+    assert bench.groups.settings_of("g").consumer_session_timeout_ms == 50_000
+    bench.store.begin_override(BrokerOverrides()).at_once()
+    assert bench.groups.settings_of("g").consumer_session_timeout_ms == 45_000
+
+
+def test_after_a_restart_members_have_a_session_as_their_group_has_it(bench: Bench, tmp_path: Path) -> None:
+    bench.set_for_group(consumer_session_timeout_ms="60000")
+    bench.consume(0)
+    bench.finish_all_syncs()
+    bench.store.close()
+    recovered = Bench(tmp_path / "data")
+    recovered.scheduler.advance(59_999)
+    assert not recovered.groups.coordinator.is_empty("g")
+    recovered.scheduler.advance(2)
     assert recovered.groups.coordinator.is_empty("g")
     recovered.finish_all_syncs()
     recovered.groups.close()

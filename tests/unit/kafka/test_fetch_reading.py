@@ -57,6 +57,7 @@ class World:
                 topics=unused,
                 producer_ids=unused,
                 transactions=unused,
+                shares=unused,
                 unsent_answers=UnsentAnswers(MIB),
             ),
             client_id="test",

@@ -16,6 +16,7 @@ from headrace.kafka.groups.coordinator import GroupChanged, GroupCoordinator, Gr
 from headrace.kafka.groups.loading import GroupLoader, Resumption
 from headrace.kafka.groups.membership import Joiner
 from headrace.kafka.groups.persistence import records_of_change
+from headrace.kafka.groups.settings import GroupSettings
 from headrace.kafka.groups.state import GroupState
 from headrace.kafka.messages.heartbeat import HeartbeatRequest
 from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -194,7 +195,8 @@ class GroupMachine(RuleBasedStateMachine):
         loader = GroupLoader()
         for key, value in self.log:
             loader.take(key, value)
-        for group in loader.groups(Resumption(now_ms=self.now_ms, session_timeout_ms=1, topics={})):
+        resumption = Resumption(now_ms=self.now_ms, settings_of=lambda _: GroupSettings(), topics={})
+        for group in loader.groups(resumption):
             self.coordinator.apply(GroupChanged(group))
         if (
             before is not None

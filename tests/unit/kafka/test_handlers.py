@@ -54,6 +54,7 @@ from headrace.testing.clock import ManualClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+from types import SimpleNamespace
 
 MIB = 1024 * 1024
 
@@ -84,6 +85,7 @@ class Bench:
         self.commit = GroupCommit("sync", self.syncs.append, watchers.notify, lambda _: None)
         scheduler: Any = None
         transactions: Any = None
+        shares: Any = SimpleNamespace(topics_deleted=lambda _: None)
         self.services = Services(
             config=config,
             store=self.store,
@@ -95,6 +97,7 @@ class Bench:
             topics=TopicChanges(self.store, self.submit, self.commit.fail),
             producer_ids=ProducerIds(self.store, self.submit, self.commit.fail),
             transactions=transactions,
+            shares=shares,
             unsent_answers=UnsentAnswers(MIB),
         )
 

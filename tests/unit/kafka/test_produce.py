@@ -45,6 +45,7 @@ class Bench:
             topics=unused,
             producer_ids=unused,
             transactions=unused,
+            shares=unused,
             unsent_answers=UnsentAnswers(MIB),
         )
 

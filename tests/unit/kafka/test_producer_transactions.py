@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from random import Random
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from headrace.config import Address, BrokerConfig, LogConfig
 from headrace.errors import StorageError, TooManyOpenFiles
-from headrace.kafka.answer import Pending
-from headrace.kafka.api import APIS
-from headrace.kafka.engine import Engine
 from headrace.kafka.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from headrace.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -44,18 +37,13 @@ from headrace.kafka.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from headrace.kafka.services import Call
 from headrace.kafka.transactions.state import ProducerIdentity
 from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch, read_header
 from headrace.log.marker import decode_marker
 from headrace.log.record import Record
-from headrace.log.store import LogStore
-from headrace.testing.clock import ManualClock
-from headrace.testing.disk import SimulatedDisk
+from headrace.testing.engine_by_hand import EngineByHand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from headrace.log.partition import PartitionLog
 
 SIZE_MAX = 1_000_000
@@ -63,87 +51,12 @@ OLD, NEW = 11, 12
 """Versions of Produce: before and after partitions are added by producing to them."""
 
 
-class Timer:
-    def __init__(self, at_s: float, callback: Callable[[], None]) -> None:
-        self.at_s = at_s
-        self.callback = callback
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
-
-
-class Bench:
+class Bench(EngineByHand):
     """A broker with topic `t` of three partitions. Nothing becomes durable until `sync` or `settle`."""
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
-        self.disk = SimulatedDisk()
-        self.open()
+        super().__init__()
         self.store.catalog.begin_creation("t", 3).at_once()
-
-    def open(self) -> None:
-        self.timers: list[Timer] = []
-        self.syncs: list[tuple[PartitionLog, ...]] = []
-        config = BrokerConfig(data_dir=Path("/data"))
-        self.store = LogStore.open(Path("/data"), LogConfig(), self.clock, disk=self.disk)
-        loop: Any = SimpleNamespace(time=self.clock.monotonic_s, call_later=self.call_later)
-        self.engine = Engine(
-            config, self.store, self.clock, loop, start_sync=self.syncs.append, submit=self.submit
-        )
-        self.services = self.engine.services
-        self.engine.start()
-
-    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        timer = Timer(self.clock.monotonic_s() + delay_s, callback)
-        self.timers.append(timer)
-        return timer
-
-    def submit(self, work: Callable[[], None], then: Callable[[], None]) -> None:
-        work()
-        then()
-
-    def advance(self, by_ms: int) -> None:
-        self.clock.advance(by_ms)
-        for timer in [each for each in self.timers if each.at_s <= self.clock.monotonic_s()]:
-            self.timers.remove(timer)
-            if not timer.is_cancelled:
-                timer.callback()
-
-    def sync(self) -> None:
-        """Do the syncs that have been asked for; what follows from them asks for more."""
-        due, self.syncs[:] = list(self.syncs), []
-        for logs in due:
-            for log in logs:
-                log.sync()
-            self.engine.synced(logs, None)
-
-    def settle(self) -> None:
-        while self.syncs:
-            self.sync()
-
-    def crash(self, seed: int = 0) -> None:
-        """The power goes, and the broker starts again."""
-        self.disk.crash(Random(seed))
-        self.open()
-
-    def ask(self, key: int, version: int, request: Any) -> Any:
-        """The answer, or a Pending that has none yet."""
-        call = Call(
-            services=self.services,
-            client_id="test",
-            host="127.0.0.1",
-            address=Address("127.0.0.1", 9_092),
-            api_version=version,
-        )
-        answer = APIS[key].handler(call, request)
-        return answer.response if isinstance(answer, Pending) and answer.is_resolved else answer
-
-    def tell(self, key: int, version: int, request: Any) -> Any:
-        """The answer, however many syncs it takes."""
-        answer = self.ask(key, version, request)
-        self.settle()
-        return answer.response if isinstance(answer, Pending) else answer
 
     def init(self, timeout_ms: int = 60_000, transactional_id: str = "id") -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)

@@ -69,6 +69,7 @@ class Bench:
         watchers = Watchers()
         self.commit = GroupCommit("sync", self.syncs.append, watchers.notify, lambda _: None)
         unused: Any = SimpleNamespace()
+        shares: Any = SimpleNamespace(topics_deleted=lambda _: None)
         timer = SimpleNamespace(cancel=lambda: None)
         scheduler: Any = SimpleNamespace(call_later=lambda _delay, _callback: timer)
         self.groups = FakeGroups()
@@ -84,6 +85,7 @@ class Bench:
             topics=TopicChanges(self.store, self.submit, self.commit.fail),
             producer_ids=ProducerIds(self.store, self.submit, self.commit.fail),
             transactions=unused,
+            shares=shares,
             unsent_answers=UnsentAnswers(MIB),
         )
 

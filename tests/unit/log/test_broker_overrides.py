@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -57,6 +58,34 @@ def test_a_topic_that_is_created_while_defaults_change_gets_the_new_ones(open_st
     assert retention_ms(store, "orders") == 9
 
 
+def test_what_is_set_for_groups_survives_a_crash_and_a_change_of_defaults(
+    open_store: OpenStore, disk: SimulatedDisk
+) -> None:
+    groups = {"billing": {"share.isolation.level": "read_committed"}, "a/b c\u00e9": {"x": "y"}}
+    store = open_store()
+    store.catalog.begin_creation("plain", 1).at_once()
+    store.begin_override(BrokerOverrides(groups=groups)).at_once()
+    disk.crash(Random(1))
+    store = open_store()
+    assert store.overrides == BrokerOverrides(groups=groups)
+    assert retention_ms(store, "plain") == 5
+    store.begin_override(replace(store.overrides, broker={"log.retention.ms": "9"})).at_once()
+    disk.crash(Random(1))
+    store = open_store()
+    assert store.overrides.groups == groups
+    assert retention_ms(store, "plain") == 9
+
+
+def test_a_file_of_a_version_that_knew_no_settings_of_groups_is_read(
+    open_store: OpenStore, disk: SimulatedDisk
+) -> None:
+    store = open_store()
+    store.begin_override(BrokerOverrides(broker={"log.retention.ms": "1"})).at_once()
+    store.close()
+    disk.overwrite(FILE, b'{"format": 1, "cluster": {}, "broker": {"log.retention.ms": "9"}}')
+    assert open_store().overrides == BrokerOverrides(broker={"log.retention.ms": "9"})
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -76,7 +105,13 @@ def test_a_default_that_cannot_be_is_refused_and_nothing_changes(
     assert store.failed is None
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": 1}', b"\xff", b'{"format": 2}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[]", b"{}", b'{"format": 1}', b"\xff", b'{"format": 2}'),
+        b'{"format": 1, "cluster": {}, "broker": {}, "groups": {"g": 1}}',
+    ],
+)
 def test_a_file_that_cannot_be_read_is_named(
     open_store: OpenStore, disk: SimulatedDisk, content: bytes
 ) -> None:

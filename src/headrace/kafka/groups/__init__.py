@@ -17,5 +17,5 @@ Rules
 `GroupCoordinator.handle_*` change nothing and return records, replies and a response; `apply` is the only
 mutation. Groups and committed offsets are kept as records of the topic `__consumer_offsets`, in Kafka's own
 formats, and are recovered by applying them. Groups whose partitions the broker shares out (KIP-848) are in
-`consumer/`.
+`consumer/`, those whose members share records (KIP-932) in `share/`.
 """

@@ -9,7 +9,9 @@ from kio.schema.errors import ErrorCode
 
 from headrace.kafka.groups import committing, membership, rebalance
 from headrace.kafka.groups.consumer import heartbeat as consumer
-from headrace.kafka.groups.consumer.state import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerGroup
+from headrace.kafka.groups.consumer.refusal import Refused
+from headrace.kafka.groups.consumer.state import ConsumerGroup
+from headrace.kafka.groups.kinds import check_consumer_heartbeat, check_new_classic, share_group_of
 from headrace.kafka.groups.offsets import (
     OffsetCommitted,
     OffsetForgotten,
@@ -17,10 +19,14 @@ from headrace.kafka.groups.offsets import (
     OffsetsSettled,
 )
 from headrace.kafka.groups.pending_offsets import PendingOffsets
+from headrace.kafka.groups.share import heartbeat as share
+from headrace.kafka.groups.share.refusal import check_request
+from headrace.kafka.groups.share.state import ShareGroup
 from headrace.kafka.groups.state import Group
 from headrace.kafka.groups.subscription import CONSUMER_PROTOCOL, is_subscribed
 from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from headrace.kafka.messages.leave_group import MemberResponse
+from headrace.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,17 +35,19 @@ if TYPE_CHECKING:
     from headrace.kafka.groups.consumer.heartbeat import Occasion
     from headrace.kafka.groups.membership import Joiner
     from headrace.kafka.groups.rebalance import Reply, Transition
+    from headrace.kafka.groups.share.heartbeat import ShareOccasion
     from headrace.kafka.groups.state import Token
     from headrace.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from headrace.kafka.messages.heartbeat import HeartbeatRequest
     from headrace.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from headrace.kafka.messages.leave_group import MemberIdentity
+    from headrace.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
     from headrace.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 GROUP_COUNT_MAX: Final = 10_000
 
 TopicPartition = tuple[str, int]
-AnyGroup = Group | ConsumerGroup
+AnyGroup = Group | ConsumerGroup | ShareGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +87,15 @@ class Outcome:
 
 @dataclass(slots=True)
 class GroupCoordinator:
-    """Consumer groups. Not safe to share between threads."""
+    """Groups of all kinds. Not safe to share between threads."""
 
     limits: GroupLimits = field(default_factory=GroupLimits)
     groups: dict[str, Group] = field(default_factory=dict)
     """Groups of the classic protocol. A group stays when its last member has gone, until it is cleaned up."""
     consumer_groups: dict[str, ConsumerGroup] = field(default_factory=dict)
-    """Groups whose partitions the broker shares out. No group is of both kinds."""
+    """Groups whose partitions the broker shares out."""
+    share_groups: dict[str, ShareGroup] = field(default_factory=dict)
+    """Groups whose members share records. No group is of two kinds, and these never become another."""
     offsets: dict[str, dict[TopicPartition, OffsetCommitted]] = field(default_factory=dict)
     pending: PendingOffsets = field(default_factory=PendingOffsets)
     """What transactions that have not ended yet have committed."""
@@ -131,12 +141,28 @@ class GroupCoordinator:
         self, request: ConsumerGroupHeartbeatRequest, occasion: Occasion
     ) -> tuple[Outcome, ConsumerGroupHeartbeatResponse]:
         """A member of a consumer group joins, stays or leaves."""
-        refusal = self._check_consumer_heartbeat(request)
-        if refusal is not None:
-            return Outcome(), refusal
+        try:
+            check_consumer_heartbeat(self, request)
+        except Refused as refused:
+            return Outcome(), ConsumerGroupHeartbeatResponse(
+                error_code=refused.error_code, error_message=str(refused)
+            )
         before = self.consumer_groups.get(request.group_id, ConsumerGroup(group_id=request.group_id))
         group, response = consumer.heartbeat(before, request, occasion)
         return Outcome(() if group is before else (GroupChanged(group),)), response
+
+    def handle_share_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, occasion: ShareOccasion
+    ) -> tuple[Outcome, ShareGroupHeartbeatResponse]:
+        """A member of a share group joins, stays or leaves."""
+        try:
+            check_request(request)
+            group, response = share.heartbeat(share_group_of(self, request), request, occasion)
+        except Refused as refused:
+            return Outcome(), ShareGroupHeartbeatResponse(
+                error_code=refused.error_code, error_message=str(refused) or None
+            )
+        return Outcome((GroupChanged(group),)), response
 
     def handle_leave(
         self, group_id: str, members: Iterable[MemberIdentity], now_ms: int
@@ -162,6 +188,8 @@ class GroupCoordinator:
         if committer.group_id not in self.offsets and len(self.offsets) >= GROUP_COUNT_MAX:
             return ErrorCode.policy_violation
         group = self.group(committer.group_id)
+        if isinstance(group, ShareGroup):
+            return ErrorCode.group_id_not_found
         if isinstance(group, ConsumerGroup):
             return committing.check_consumer_commit(group, committer)
         if group is None:
@@ -171,7 +199,7 @@ class GroupCoordinator:
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether it may hear the group's offsets: a member with a stale view of the group may not."""
         group = self.group(group_id)
-        if isinstance(group, Group):
+        if isinstance(group, Group | ShareGroup):
             return ErrorCode.none
         return committing.check_fetch(group or ConsumerGroup(group_id=group_id), member_id, member_epoch)
 
@@ -212,7 +240,7 @@ class GroupCoordinator:
 
     def check_delete_offsets(self, group_id: str) -> ErrorCode:
         """Whether offsets of single topics may be forgotten at all: who reads which must be known."""
-        if group_id not in self:
+        if group_id not in self or group_id in self.share_groups:
             return ErrorCode.group_id_not_found
         group = self.groups.get(group_id)
         is_opaque = group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL
@@ -239,12 +267,18 @@ class GroupCoordinator:
             return Outcome()
         if isinstance(group, Group):
             return _outcome(group, rebalance.expire(group, now_ms))
-        expired = consumer.expire(group, now_ms)
+        expired: AnyGroup
+        if isinstance(group, ShareGroup):
+            expired = share.expire(group, now_ms)
+        else:
+            expired = consumer.expire(group, now_ms)
         return Outcome(() if expired is group else (GroupChanged(expired),))
 
     def group(self, group_id: str) -> AnyGroup | None:
-        """The group, of either kind; one that only has offsets is None."""
-        return self.consumer_groups.get(group_id) or self.groups.get(group_id)
+        """The group, of whatever kind; one that only has offsets is None."""
+        return (
+            self.consumer_groups.get(group_id) or self.groups.get(group_id) or self.share_groups.get(group_id)
+        )
 
     def is_empty(self, group_id: str) -> bool:
         """Whether the group has no members, nor is expecting one."""
@@ -254,7 +288,7 @@ class GroupCoordinator:
     def is_subscribed(self, group_id: str, topic: str) -> bool:
         """Whether a member reads the topic."""
         group = self.group(group_id)
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | ShareGroup):
             return group.is_subscribed(topic)
         return group is not None and is_subscribed(group, topic)
 
@@ -264,7 +298,17 @@ class GroupCoordinator:
 
     def group_ids(self) -> list[str]:
         """All groups that there are."""
-        return sorted(self.groups.keys() | self.consumer_groups.keys() | self.offsets.keys())
+        kinds = (self.groups, self.consumer_groups, self.share_groups, self.offsets)
+        return sorted(set[str]().union(*kinds))
+
+    def is_full(self, group_id: str) -> bool:
+        """Whether there is no room for another group."""
+        return self.group(group_id) is None and self.group_count >= GROUP_COUNT_MAX
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are, without those that only have offsets."""
+        return len(self.groups) + len(self.consumer_groups) + len(self.share_groups)
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self.offsets or self.group(group_id) is not None
@@ -276,6 +320,7 @@ class GroupCoordinator:
         elif isinstance(record, GroupGone):
             self.groups.pop(record.group_id, None)
             self.consumer_groups.pop(record.group_id, None)
+            self.share_groups.pop(record.group_id, None)
         else:
             self._apply_offset(record)
 
@@ -283,6 +328,8 @@ class GroupCoordinator:
         if isinstance(group, Group):
             self.consumer_groups.pop(group.group_id, None)
             self.groups[group.group_id] = group
+        elif isinstance(group, ShareGroup):
+            self.share_groups[group.group_id] = group
         else:
             self.groups.pop(group.group_id, None)
             self.consumer_groups[group.group_id] = group
@@ -329,38 +376,11 @@ class GroupCoordinator:
             return ErrorCode.invalid_session_timeout
         group = self.groups.get(request.group_id)
         if group is None:
-            return self._check_new_classic_group(request)
+            return check_new_classic(self, request)
         is_known = request.member_id in group.members or request.member_id in group.pending_ids
         if not is_known and len(group.members) + len(group.pending_ids) >= limits.member_count_max:
             return ErrorCode.group_max_size_reached
         return ErrorCode.none
-
-    def _check_new_classic_group(self, request: JoinGroupRequest) -> ErrorCode:
-        if not self.is_empty(request.group_id):
-            return ErrorCode.inconsistent_group_protocol
-        if request.member_id:
-            return ErrorCode.unknown_member_id
-        return ErrorCode.policy_violation if self._is_full(request.group_id) else ErrorCode.none
-
-    def _check_consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse | None:
-        """What speaks against a heartbeat before its group is looked at."""
-        group_id = request.group_id
-        if group_id in self.consumer_groups:
-            return None
-        if not self.is_empty(group_id):
-            return _refusal(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
-        if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
-            return _refusal(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-        if self._is_full(group_id):
-            return _refusal(ErrorCode.policy_violation, f"There are {GROUP_COUNT_MAX} groups already.")
-        return None
-
-    def _is_full(self, group_id: str) -> bool:
-        """Whether there is no room for another group."""
-        is_known = group_id in self.groups or group_id in self.consumer_groups
-        return not is_known and len(self.groups) + len(self.consumer_groups) >= GROUP_COUNT_MAX
 
     def _forget(self, group_id: str, keys: Iterable[TopicPartition]) -> tuple[OffsetForgotten, ...]:
         return tuple(
@@ -377,7 +397,3 @@ def _left(member: MemberIdentity, error_code: ErrorCode) -> MemberResponse:
     return MemberResponse(
         member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=error_code
     )
-
-
-def _refusal(error_code: ErrorCode, message: str) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=error_code, error_message=message)

@@ -3,7 +3,8 @@
 An offset is kept as long as its group has a member that reads the topic, and for the retention time after
 that: from when the last member left, or from the commit itself where that is later or nothing else is
 known. Groups of the classic protocol are left alone while they have members. An offset that a running
-transaction may still change is left alone, too. A group ends when it has neither members nor offsets.
+transaction may still change is left alone, too. A group ends when it has neither members nor offsets. Share
+groups commit no offsets: how far they have come is kept elsewhere, and they stay until they are deleted.
 """
 
 from __future__ import annotations

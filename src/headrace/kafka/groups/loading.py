@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, Any
 from headrace.kafka.groups.consumer.assignors import preferred_assignor
 from headrace.kafka.groups.consumer.state import ConsumerGroup, ConsumerMember, MemberState
 from headrace.kafka.groups.consumer.target import compiled_pattern
-from headrace.kafka.groups.persistence import topics_hash
 from headrace.kafka.groups.record_codec import (
     CLASSIC_GROUP,
     CURRENT_ASSIGNMENT,
     GROUP_EPOCH,
     MEMBER_METADATA,
+    SHARE_KINDS,
     TARGET,
     TARGET_EPOCH,
     decode,
 )
+from headrace.kafka.groups.share.loading import ShareGroupParts
 from headrace.kafka.groups.state import Group, GroupState, Member, Protocol
+from headrace.kafka.groups.topic_partitions import one_by_one, topics_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from headrace.kafka.groups.consumer.state import Partition, TopicInfo
     from headrace.kafka.groups.record_codec import Kind
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
         Target,
         TargetEpoch,
     )
+    from headrace.kafka.groups.settings import GroupSettings
+    from headrace.kafka.groups.share.state import ShareGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +46,8 @@ class Resumption:
 
     now_ms: int
     """Sessions begin anew at this time."""
-    session_timeout_ms: int
-    """Of members of consumer groups; members of classic groups have their own."""
+    settings_of: Callable[[str], GroupSettings]
+    """What holds for a group. Members of classic groups bring session timeouts of their own."""
     topics: Mapping[str, TopicInfo]
 
 
@@ -64,6 +68,7 @@ class GroupLoader:
     def __init__(self) -> None:
         self._classic: dict[str, ClassicGroup] = {}
         self._consumer: dict[str, _Parts] = {}
+        self._share: dict[str, ShareGroupParts] = {}
 
     def take(self, key: bytes, value: bytes | None) -> None:
         """Take a record in. One of another kind is stepped over."""
@@ -79,15 +84,23 @@ class GroupLoader:
             if not value.members
         }
 
-    def groups(self, resumption: Resumption) -> Iterator[Group | ConsumerGroup]:
+    def groups(self, resumption: Resumption) -> Iterator[Group | ConsumerGroup | ShareGroup]:
         """The groups that there are."""
         for group_id, value in self._classic.items():
             yield _classic_group(group_id, value, resumption.now_ms)
         for group_id, parts in self._consumer.items():
             if parts.epoch is not None:
                 yield _consumer_group(group_id, parts, parts.epoch, resumption)
+        for group_id, share_parts in self._share.items():
+            timeout_ms = resumption.settings_of(group_id).share_session_timeout_ms
+            group = share_parts.group(group_id, resumption.topics, resumption.now_ms + timeout_ms)
+            if group is not None:
+                yield group
 
     def _take(self, kind: Kind, key: Any, value: Any | None) -> None:
+        if kind in SHARE_KINDS:
+            self._share.setdefault(key.group_id, ShareGroupParts()).take(kind, key, value)
+            return
         parts = self._consumer.setdefault(key.group_id, _Parts())
         if kind is CLASSIC_GROUP:
             _put(self._classic, key.group_id, value)
@@ -138,8 +151,13 @@ def _classic_group(group_id: str, value: ClassicGroup, now_ms: int) -> Group:
 
 
 def _consumer_group(group_id: str, parts: _Parts, epoch: GroupEpoch, resumption: Resumption) -> ConsumerGroup:
+    now_ms = resumption.now_ms
+    session_deadline_ms = now_ms + resumption.settings_of(group_id).consumer_session_timeout_ms
     members = {
-        member_id: _consumer_member(member_id, metadata, parts.assignments.get(member_id), resumption)
+        member_id: replace(
+            _consumer_member(member_id, metadata, parts.assignments.get(member_id), now_ms),
+            session_deadline_ms=session_deadline_ms,
+        )
         for member_id, metadata in parts.members.items()
     }
     expressions = {member.subscribed_regex for member in members.values() if member.subscribed_regex}
@@ -149,10 +167,14 @@ def _consumer_group(group_id: str, parts: _Parts, epoch: GroupEpoch, resumption:
         epoch=epoch.epoch,
         assignment_epoch=0 if parts.target_epoch is None else parts.target_epoch.assignment_epoch,
         members=members,
-        target={key: _targeted(target) for key, target in parts.targets.items() if key in members},
+        target={
+            key: one_by_one(target.topic_partitions)
+            for key, target in parts.targets.items()
+            if key in members
+        },
         assignor=preferred_assignor(member.server_assignor for member in members.values()),
         matches={text: frozenset(filter(compiled_pattern(text).matches, topics)) for text in expressions},
-        matched_at_ms=resumption.now_ms,
+        matched_at_ms=now_ms,
     ).with_subscriptions()
     found = {name: topics[name] for name in group.subscribed_names if name in topics}
     # Topics that changed while nobody looked are noticed at the next heartbeat.
@@ -160,7 +182,7 @@ def _consumer_group(group_id: str, parts: _Parts, epoch: GroupEpoch, resumption:
 
 
 def _consumer_member(
-    member_id: str, metadata: MemberMetadata, current: CurrentAssignment | None, resumption: Resumption
+    member_id: str, metadata: MemberMetadata, current: CurrentAssignment | None, now_ms: int
 ) -> ConsumerMember:
     member = ConsumerMember(
         member_id=member_id,
@@ -172,12 +194,11 @@ def _consumer_member(
         subscribed_names=frozenset(metadata.subscribed_topic_names),
         subscribed_regex=metadata.subscribed_topic_regex or "",
         server_assignor=metadata.server_assignor,
-        session_deadline_ms=resumption.now_ms + resumption.session_timeout_ms,
     )
     if current is None:
         return member
     pending_revocation = _owned(current.partitions_pending_revocation, current.member_epoch)
-    deadline_ms = resumption.now_ms + metadata.rebalance_timeout_ms
+    deadline_ms = now_ms + metadata.rebalance_timeout_ms
     return replace(
         member,
         epoch=current.member_epoch,
@@ -186,15 +207,6 @@ def _consumer_member(
         assigned=_owned(current.assigned_partitions, current.member_epoch),
         pending_revocation=pending_revocation,
         revocation_deadline_ms=deadline_ms if pending_revocation else None,
-    )
-
-
-def _targeted(target: Target) -> frozenset[Partition]:
-    return frozenset(
-        (topic.topic_id, index)
-        for topic in target.topic_partitions
-        if topic.topic_id is not None
-        for index in topic.partitions
     )
 
 

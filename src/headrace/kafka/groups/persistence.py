@@ -7,8 +7,6 @@ told to join again.
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from headrace.kafka.groups.consumer.state import ConsumerGroup
@@ -34,18 +32,19 @@ from headrace.kafka.groups.record_schemas import (
     TargetEpoch,
     TargetPartitions,
 )
+from headrace.kafka.groups.share.persistence import share_change, share_tombstones
+from headrace.kafka.groups.share.state import ShareGroup
 from headrace.kafka.groups.state import Group, GroupState
+from headrace.kafka.groups.topic_partitions import by_topic, topics_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from uuid import UUID
+    from collections.abc import Iterator, Mapping
 
-    from headrace.kafka.groups.consumer.state import ConsumerMember, Partition, TopicInfo
+    from headrace.kafka.groups.consumer.state import ConsumerMember, Partition
     from headrace.kafka.groups.coordinator import AnyGroup
     from headrace.kafka.groups.record_codec import Encoded
     from headrace.kafka.groups.state import Member
 
-HASH_BYTES: Final = 8
 SETTLED_STATES: Final = {GroupState.STABLE, GroupState.EMPTY}
 
 
@@ -56,19 +55,15 @@ def records_of_change(before: AnyGroup | None, after: AnyGroup | None, now_ms: i
         records += _consumer_tombstones(before)
     if isinstance(before, Group) and not isinstance(after, Group) and _is_written(before):
         records.append(encode(CLASSIC_GROUP, GroupKey(group_id=before.group_id), None))
+    if isinstance(before, ShareGroup) and after is None:
+        records += share_tombstones(before)
     if isinstance(after, Group):
         records += _classic_change(before if isinstance(before, Group) else None, after, now_ms)
+    elif isinstance(after, ShareGroup):
+        records += share_change(before if isinstance(before, ShareGroup) else None, after)
     elif after is not None:
         records += _consumer_change(before if isinstance(before, ConsumerGroup) else None, after)
     return records
-
-
-def topics_hash(topics: Mapping[str, TopicInfo]) -> int:
-    """A number by which to recognise topics that have not changed while nobody looked."""
-    digest = blake2b(digest_size=HASH_BYTES)
-    for name, topic in sorted(topics.items()):
-        digest.update(f"{name} {topic.topic_id} {topic.partition_count}\n".encode())
-    return int.from_bytes(digest.digest(), signed=True)
 
 
 def _is_written(group: Group) -> bool:
@@ -146,7 +141,7 @@ def _target_change(before: ConsumerGroup | None, after: ConsumerGroup) -> Iterat
                 target = Target(
                     topic_partitions=tuple(
                         TargetPartitions(topic_id=topic_id, partitions=indexes)
-                        for topic_id, indexes in _by_topic(partitions)
+                        for topic_id, indexes in by_topic(partitions)
                     )
                 )
                 yield encode(TARGET, _member_key(after, member_id), target)
@@ -202,11 +197,5 @@ def _owned(partitions: Mapping[Partition, int]) -> tuple[OwnedPartitions, ...]:
             partitions=indexes,
             assignment_epochs=tuple(partitions[topic_id, index] for index in indexes),
         )
-        for topic_id, indexes in _by_topic(partitions)
+        for topic_id, indexes in by_topic(partitions)
     )
-
-
-def _by_topic(partitions: Iterable[Partition]) -> Iterator[tuple[UUID, tuple[int, ...]]]:
-    in_order = sorted(partitions, key=lambda each: (each[0].int, each[1]))
-    for topic_id, same in groupby(in_order, key=lambda each: each[0]):
-        yield topic_id, tuple(index for _, index in same)

@@ -16,6 +16,9 @@ from headrace.kafka.groups.record_schemas import (
     GroupKey,
     MemberKey,
     MemberMetadata,
+    ShareCurrentAssignment,
+    ShareGroupEpoch,
+    ShareMemberMetadata,
     Target,
     TargetEpoch,
 )
@@ -44,9 +47,25 @@ MEMBER_METADATA: Final = Kind(5, MemberKey, 0, MemberMetadata)
 TARGET_EPOCH: Final = Kind(6, GroupKey, 0, TargetEpoch)
 TARGET: Final = Kind(7, MemberKey, 0, Target)
 CURRENT_ASSIGNMENT: Final = Kind(8, MemberKey, 0, CurrentAssignment)
+SHARE_MEMBER_METADATA: Final = Kind(10, MemberKey, 0, ShareMemberMetadata)
+SHARE_GROUP_EPOCH: Final = Kind(11, GroupKey, 0, ShareGroupEpoch)
+SHARE_TARGET_EPOCH: Final = Kind(12, GroupKey, 0, TargetEpoch)
+SHARE_TARGET: Final = Kind(13, MemberKey, 0, Target)
+SHARE_CURRENT_ASSIGNMENT: Final = Kind(14, MemberKey, 0, ShareCurrentAssignment)
+SHARE_KINDS: Final = frozenset(
+    (SHARE_MEMBER_METADATA, SHARE_GROUP_EPOCH, SHARE_TARGET_EPOCH, SHARE_TARGET, SHARE_CURRENT_ASSIGNMENT)
+)
 KINDS: Final = {
     kind.key_version: kind
-    for kind in (CLASSIC_GROUP, GROUP_EPOCH, MEMBER_METADATA, TARGET_EPOCH, TARGET, CURRENT_ASSIGNMENT)
+    for kind in (
+        CLASSIC_GROUP,
+        GROUP_EPOCH,
+        MEMBER_METADATA,
+        TARGET_EPOCH,
+        TARGET,
+        CURRENT_ASSIGNMENT,
+        *SHARE_KINDS,
+    )
 }
 
 

@@ -11,6 +11,12 @@ offsets.py.
     key 6   for which epoch a consumer group's target was made
     key 7   a member's target
     key 8   where a member stands, and what it has
+
+    key 10  what a member of a share group says about itself
+    key 11  a share group's epoch, and a hash of the topics of that epoch
+    key 12  for which epoch a share group's target was made
+    key 13  a member's target
+    key 14  where a member stands, and what it has
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +32,7 @@ def _as(kafka_type: str, **options: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupKey:
-    """The key of what there is once in a group: 2, 3 and 6."""
+    """The key of what there is once in a group: 2, 3, 6, 11 and 12."""
 
     __flexible__: ClassVar[bool] = False
     group_id: str = _as("string")
@@ -34,7 +40,7 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberKey:
-    """The key of what there is once for each member: 5, 7 and 8."""
+    """The key of what there is once for each member: 5, 7, 8, 10, 13 and 14."""
 
     __flexible__: ClassVar[bool] = False
     group_id: str = _as("string")
@@ -95,7 +101,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetEpoch:
-    """Value 0 of key 6."""
+    """Value 0 of keys 6 and 12."""
 
     __flexible__: ClassVar[bool] = True
     assignment_epoch: int = _as("int32")
@@ -112,7 +118,7 @@ class TargetPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Value 0 of key 7."""
+    """Value 0 of keys 7 and 13."""
 
     __flexible__: ClassVar[bool] = True
     topic_partitions: tuple[TargetPartitions, ...] = field()
@@ -138,3 +144,34 @@ class CurrentAssignment:
     state: int = _as("int8")
     assigned_partitions: tuple[OwnedPartitions, ...] = field()
     partitions_pending_revocation: tuple[OwnedPartitions, ...] = field()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareMemberMetadata:
+    """Value 0 of key 10."""
+
+    __flexible__: ClassVar[bool] = True
+    rack_id: str | None = _as("string")
+    client_id: str = _as("string")
+    client_host: str = _as("string")
+    subscribed_topic_names: tuple[str, ...] = _as("string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareGroupEpoch:
+    """Value 0 of key 11."""
+
+    __flexible__: ClassVar[bool] = True
+    epoch: int = _as("int32")
+    metadata_hash: int = _as("int64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareCurrentAssignment:
+    """Value 0 of key 14."""
+
+    __flexible__: ClassVar[bool] = True
+    member_epoch: int = _as("int32")
+    previous_member_epoch: int = _as("int32")
+    state: int = _as("int8")
+    assigned_partitions: tuple[TargetPartitions, ...] = field()

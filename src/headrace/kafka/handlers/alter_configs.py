@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs and AlterConfigs: change settings of topics and of the broker.
+"""IncrementalAlterConfigs and AlterConfigs: change settings of topics, groups and the broker.
 
 The changes of one resource happen together or not at all. They are durable before they are answered, and hold
 from then on. AlterConfigs, the older of the two, replaces all that was set before.
@@ -17,10 +17,18 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.kafka.answer import Pending, when_all
 from headrace.kafka.audit import audit
 from headrace.kafka.config_changes import ConfigChange, Operation, changed_config
-from headrace.kafka.handlers.configs import CLUSTER_NAME, Resource, check_broker, no_such_resource, topic_of
+from headrace.kafka.groups.settings import GROUP_COUNT_MAX, GroupSettings, checked_texts
+from headrace.kafka.handlers.configs import (
+    CLUSTER_NAME,
+    Resource,
+    check_broker,
+    check_group,
+    no_such_resource,
+    topic_of,
+)
 from headrace.kafka.messages import alter_configs, incremental_alter_configs
 from headrace.kafka.refusal import Refused, code_of
-from headrace.kafka.settings import broker_settings, cluster_settings, topic_settings
+from headrace.kafka.settings import broker_settings, cluster_settings, group_settings, topic_settings
 from headrace.log.broker_overrides import TOPIC_NAME_OF
 from headrace.log.topic_settings import TopicSettings
 
@@ -39,7 +47,9 @@ if TYPE_CHECKING:
     BeginChange = Callable[[], Change[Any]]
 
 BROKER_CHANGES: Final = ""
-"""Changes of the broker's settings come one after the other, under a name that no topic has."""
+"""Changes of what one file keeps come one after the other, under a name that no topic has."""
+
+_AUDITED: Final = {Resource.TOPIC: "topic", Resource.BROKER: "broker", Resource.GROUP: "group"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +171,8 @@ def _plan(services: Services, alteration: Alteration) -> BeginChange:
         return _plan_topic(services, alteration)
     if alteration.resource_type == Resource.BROKER:
         return _plan_broker(services, alteration)
+    if alteration.resource_type == Resource.GROUP:
+        return _plan_group(services, alteration)
     raise no_such_resource(alteration.resource_type, alteration.resource_name)
 
 
@@ -195,15 +207,32 @@ def _plan_broker(services: Services, alteration: Alteration) -> BeginChange:
     return partial(store.begin_override, overrides)
 
 
+def _plan_group(services: Services, alteration: Alteration) -> BeginChange:
+    name = alteration.resource_name
+    check_group(name)
+    overrides = services.store.overrides
+    groups = dict(overrides.groups)
+    texts = groups.pop(name, {})
+    wanted = alteration.config_after(texts, group_settings(services.config, texts))
+    if kept := checked_texts(wanted, GroupSettings.of_broker(services.config)):
+        groups[name] = kept
+    if len(groups) > max(GROUP_COUNT_MAX, len(overrides.groups)):
+        raise Refused(
+            ErrorCode.policy_violation,
+            f"{GROUP_COUNT_MAX} groups have settings of their own, and no more can: delete those of another",
+        )
+    return partial(services.store.begin_override, replace(overrides, groups=groups))
+
+
 def _audit(call: Call, alteration: Alteration) -> None:
-    is_topic = alteration.resource_type == Resource.TOPIC
+    kind = _AUDITED[Resource(alteration.resource_type)]
     changes = ",".join(
         change.name if change.value is None else f"{change.name}={change.value}"
         for change in alteration.changes
     )
     audit(
         call,
-        "topic.configure" if is_topic else "broker.configure",
-        **{"topic" if is_topic else "broker": alteration.resource_name or "all"},
+        f"{kind}.configure",
+        **{kind: alteration.resource_name or "all"},
         changes=changes,
     )

@@ -26,11 +26,12 @@ FIRST_VERSION_WITH_SOFTWARE: Final = 3
 FIRST_VERSION_WITH_FEATURES_FROM_0: Final = 4
 """Clients of version 3 take a feature that begins with level 0 for an error."""
 
-FEATURES: Final = {"group.version": 1, "transaction.version": 2}
+FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 """What clients may rely on, beyond the versions of APIs, and at which level.
 
-Level 1 of groups tells a consumer that the broker can share out partitions (KIP-848). Level 2 of transactions
-tells a producer that partitions are added by producing to them (KIP-890).
+Level 1 of groups tells a consumer that the broker can share out partitions (KIP-848), level 1 of sharing that
+there are share groups (KIP-932). Level 2 of transactions tells a producer that partitions are added by
+producing to them (KIP-890).
 """
 FEATURES_EPOCH: Final = 0
 """Counts the changes of the features: there are none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -19,7 +20,14 @@ if TYPE_CHECKING:
 BROKER_ENDPOINTS: Final = 1
 GROUP: Final = 0
 TRANSACTION: Final = 1
+SHARE: Final = 2
 FIRST_VERSION_WITH_KEYS: Final = 4
+FIRST_VERSION_WITH_SHARE: Final = 6
+SHARE_KEY: Final = re.compile(
+    r"(?P<group>.*\S.*):[A-Za-z0-9_-]{22}(?:==)?:(?P<partition>[+-]?[0-9]+):*", re.DOTALL
+)
+"""A group's id, which may have colons itself, a topic's id as Kafka writes it, and a partition's number."""
+PARTITION_LIMIT: Final = 2**31
 
 
 def handle_describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -44,7 +52,7 @@ def handle_describe_cluster(call: Call, request: DescribeClusterRequest) -> Desc
 
 
 def handle_find_coordinator(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Name the coordinator of groups and transactions. Those of share groups are refused: there are none."""
+    """Name the coordinator of a group, a transaction or a share group's place in a partition."""
     if call.api_version >= FIRST_VERSION_WITH_KEYS:
         found = tuple(_coordinator(call, request.key_type, key) for key in request.coordinator_keys)
         return FindCoordinatorResponse(coordinators=found)
@@ -59,13 +67,30 @@ def handle_find_coordinator(call: Call, request: FindCoordinatorRequest) -> Find
 
 
 def _coordinator(call: Call, key_type: int, key: str) -> Coordinator:
-    if key_type not in {GROUP, TRANSACTION}:
+    mistake = _mistake(call, key_type, key)
+    if mistake is not None:
         return Coordinator(
             key=key,
             node_id=-1,
             host="",
             port=-1,
             error_code=ErrorCode.invalid_request,
-            error_message="this broker coordinates consumer groups and transactions; it has no share groups",
+            error_message=mistake,
         )
     return Coordinator(key=key, node_id=NODE_ID, host=call.address.host, port=call.address.port)
+
+
+def _mistake(call: Call, key_type: int, key: str) -> str | None:
+    """What is wrong with a key, if anything is."""
+    if key_type in {GROUP, TRANSACTION}:
+        return None
+    if key_type != SHARE:
+        return (
+            f"there are no coordinators of type {key_type}: 0 is groups, 1 transactions, 2 share partitions"
+        )
+    if call.api_version < FIRST_VERSION_WITH_SHARE:
+        return f"coordinators of share partitions are found by version {FIRST_VERSION_WITH_SHARE} or later"
+    match = SHARE_KEY.fullmatch(key)
+    if match is None or not -PARTITION_LIMIT <= int(match["partition"]) < PARTITION_LIMIT:
+        return f"the key of a share partition is group:topicId:partition, not {key!r}"
+    return None

@@ -1,4 +1,4 @@
-"""DescribeConfigs and ListConfigResources: the settings that hold for a topic or for the broker."""
+"""DescribeConfigs and ListConfigResources: the settings that hold for a topic, a group or the broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headrace.kafka.messages.describe_configs import (
 from headrace.kafka.messages.list_config_resources import ConfigResource, ListConfigResourcesResponse
 from headrace.kafka.refusal import Refused, code_of
 from headrace.kafka.services import NODE_ID
-from headrace.kafka.settings import broker_settings, cluster_settings, topic_settings
+from headrace.kafka.settings import broker_settings, cluster_settings, group_settings, topic_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,14 +55,19 @@ def handle_describe_configs(call: Call, request: DescribeConfigsRequest) -> Desc
 def handle_list_config_resources(
     call: Call, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    """List what has settings; in version 0, which asks for client metrics alone, there is nothing."""
+    """List what has settings; in version 0, which asks for client metrics alone, there is nothing.
+
+    Of groups, those are listed for which something was set.
+    """
     asked = set(request.resource_types)
     if call.api_version == 0:
         asked = {Resource.CLIENT_METRICS}
     if not asked.issubset(set(Resource)):
         return ListConfigResourcesResponse(error_code=ErrorCode.unsupported_version, config_resources=())
-    topics = [(Resource.TOPIC, name) for name in call.services.store.topics]
-    every = [(Resource.BROKER, str(NODE_ID)), *topics]
+    store = call.services.store
+    topics = [(Resource.TOPIC, name) for name in store.topics]
+    groups = [(Resource.GROUP, name) for name in store.overrides.groups]
+    every = [*groups, (Resource.BROKER, str(NODE_ID)), *topics]
     return ListConfigResourcesResponse(
         config_resources=tuple(
             ConfigResource(resource_name=name, resource_type=kind)
@@ -90,12 +95,18 @@ def check_broker(name: str) -> None:
         )
 
 
+def check_group(name: str) -> None:
+    """Raise Refused where no group is named: nothing can be set for all of them."""
+    if not name:
+        raise Refused(ErrorCode.invalid_request, "a group's name must not be empty: name the group")
+
+
 def no_such_resource(resource_type: int, name: str) -> Refused:
     """What to answer about anything that has no settings here."""
     return Refused(
         ErrorCode.invalid_request,
         f"there are no settings for resource type {resource_type} named {name!r}: "
-        f"ask for a topic (2) or for broker {NODE_ID} (4)",
+        f"ask for a topic (2), for broker {NODE_ID} (4) or for a group (32)",
     )
 
 
@@ -108,6 +119,9 @@ def _settings(services: Services, resource: DescribeConfigsResource) -> Mapping[
         if name == CLUSTER_NAME:
             return cluster_settings(services.store)
         return broker_settings(services.config, services.store)
+    if resource.resource_type == Resource.GROUP:
+        check_group(name)
+        return group_settings(services.config, services.store.overrides.groups.get(name, {}))
     raise no_such_resource(resource.resource_type, name)
 
 

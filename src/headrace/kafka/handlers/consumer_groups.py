@@ -46,7 +46,7 @@ def handle_consumer_group_heartbeat(
         must_have_id=call.api_version >= FIRST_VERSION_WITH_OWN_IDS,
         client_id=call.client_id,
         client_host=f"/{call.host}",
-        limits=groups.consumer_limits,
+        limits=groups.consumer_limits_of(request.group_id),
     )
     outcome, response = groups.coordinator.handle_consumer_heartbeat(request, occasion)
     try:
@@ -71,8 +71,8 @@ def _describe(services: Services, group_id: str) -> DescribedGroup:
     coordinator = services.groups.coordinator
     group = coordinator.consumer_groups.get(group_id)
     if group is None:
-        is_classic = group_id in coordinator
-        return _refused(group_id, "is not a consumer group." if is_classic else "not found.")
+        is_of_another_kind = group_id in coordinator
+        return _refused(group_id, "is not a consumer group." if is_of_another_kind else "not found.")
     names = {topic.topic_id: topic.name for topic in services.store.topics.values()}
     return DescribedGroup(
         group_id=group_id,

@@ -1,4 +1,4 @@
-"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete: groups of both protocols, as tools see them."""
+"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete: groups of all kinds, as tools see them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
 from headrace.kafka.audit import audit, listing
+from headrace.kafka.groups.share.state import SHARE_PROTOCOL
 from headrace.kafka.groups.state import Group, GroupState
 from headrace.kafka.groups.subscription import CONSUMER_PROTOCOL
 from headrace.kafka.handlers.produce import error_code_of
@@ -26,6 +27,8 @@ from headrace.kafka.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from headrace.kafka.groups.coordinator import GroupCoordinator
     from headrace.kafka.groups.offsets import OffsetForgotten
     from headrace.kafka.messages.delete_groups import DeleteGroupsRequest
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 CLASSIC_TYPE: Final = "classic"
 CONSUMER_TYPE: Final = "consumer"
+SHARE_TYPE: Final = "share"
 FIRST_VERSION_THAT_NAMES_UNKNOWN: Final = 6
 
 
@@ -89,11 +93,19 @@ def handle_delete_groups(
     try:
         for result in results:
             if result.error_code is ErrorCode.none:
+                services.shares.group_deleted(result.group_id)
                 groups.carry_out(groups.coordinator.handle_end(result.group_id))
-        groups.write(records, on_durable)
+        groups.write(records, _after_positions(services, on_durable))
     except HeadraceError as error:
         return _none_deleted(request, error_code_of(error))
     return pending
+
+
+def _after_positions(
+    services: Services, then: Callable[[HeadraceError | None], None]
+) -> Callable[[HeadraceError | None], None]:
+    """A callback that waits for what was written of share groups' positions, too."""
+    return lambda error: then(error) if error is not None else services.shares.when_durable(then)
 
 
 def handle_offset_delete(
@@ -148,6 +160,14 @@ def _listed(coordinator: GroupCoordinator, group_id: str) -> ListedGroup:
             group_state=consumer_group.state.value,
             group_type=CONSUMER_TYPE,
         )
+    share_group = coordinator.share_groups.get(group_id)
+    if share_group is not None:
+        return ListedGroup(
+            group_id=group_id,
+            protocol_type=SHARE_PROTOCOL,
+            group_state=share_group.state.value,
+            group_type=SHARE_TYPE,
+        )
     group = _classic_group(coordinator, group_id)
     return ListedGroup(
         group_id=group_id,
@@ -164,7 +184,7 @@ def _classic_group(coordinator: GroupCoordinator, group_id: str) -> Group:
 
 def _describe(services: Services, call: Call, group_id: str) -> DescribedGroup:
     coordinator = services.groups.coordinator
-    if group_id in coordinator.consumer_groups:
+    if group_id in coordinator.consumer_groups or group_id in coordinator.share_groups:
         return _unknown(call, group_id, "is not a classic group.")
     if group_id not in coordinator:
         return _unknown(call, group_id, "not found.")

@@ -280,6 +280,7 @@ def _after_deletion(
         rest.resolve(True)
 
     try:
+        services.shares.topics_deleted({topic.topic_id for topic in deleted})
         services.groups.topics_deleted({topic.name for topic in deleted}, on_durable)
     except HeadraceError as error:
         on_durable(error)

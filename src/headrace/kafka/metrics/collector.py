@@ -122,6 +122,8 @@ class BrokerCollector:
         unsent_bytes = self._services.unsent_answers.size_bytes
         yield _gauge("unsent_bytes", "Answers in memory that clients have not taken yet.", unsent_bytes)
         held_files = self._services.unsent_answers.held_file_count
+        given_up = self._services.counters.share_given_up
+        yield _counter("share_records_given_up", "Records that share groups delivered in vain.", given_up)
         yield _gauge("unsent_files", "Files with answers that clients have not taken yet.", held_files)
         yield _gauge("parked_fetches", "Fetches that wait for data.", self._services.watchers.count)
         logins = self._services.logins
@@ -180,6 +182,9 @@ class BrokerCollector:
         states[GroupState.EMPTY.value] += len(set(coordinator.offsets) - names)
         counts = [((state,), count) for state, count in states.items()]
         yield _gauges("groups", "Consumer groups, by state.", ("state",), counts)
+        share_states = Counter(group.state.value for _, group in _copied(coordinator.share_groups))
+        share_counts = [((state,), count) for state, count in share_states.items()]
+        yield _gauges("share_groups", "Share groups, by state.", ("state",), share_counts)
         lags = list(self._lags())
         yield _gauges("group_lag", "Records that a group has not read yet.", ("group", *PARTITION), lags)
 

@@ -79,6 +79,8 @@ class Counters:
         """By the number of the API."""
         self.received_bytes = 0
         self.sent_bytes = 0
+        self.share_given_up = 0
+        """Records of share groups that were archived because they had been delivered as often as may be."""
 
     def of_api(self, key: int) -> RequestCounters:
         """The counters of one API."""

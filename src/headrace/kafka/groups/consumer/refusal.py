@@ -20,7 +20,7 @@ SUBSCRIPTION_COUNT_MAX: Final = 10_000
 
 
 class Refused(Exception):
-    """A heartbeat is refused. Never leaves this package."""
+    """A heartbeat is refused. Never leaves the coordinator."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)

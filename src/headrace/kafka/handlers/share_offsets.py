@@ -1,0 +1,215 @@
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets, DeleteShareGroupOffsets: where share groups stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.errors import ErrorCode
+
+from headrace.errors import HeadraceError
+from headrace.kafka.audit import audit, listing
+from headrace.kafka.groups.coordinator import GroupChanged, Outcome
+from headrace.kafka.groups.share.state import ShareGroup
+from headrace.kafka.handlers.produce import error_code_of
+from headrace.kafka.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from headrace.kafka.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from headrace.kafka.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from headrace.kafka.share.deliveries import Deliveries
+from headrace.kafka.share.records import ShareKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from headrace.kafka.answer import Pending
+    from headrace.kafka.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+    from headrace.kafka.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+    from headrace.kafka.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
+    )
+    from headrace.kafka.services import Call, Services
+
+NOT_HOSTED = "This server does not host this topic-partition."
+
+
+def handle_describe_share_group_offsets(
+    call: Call, request: DescribeShareGroupOffsetsRequest
+) -> DescribeShareGroupOffsetsResponse:
+    """Tell where groups begin to read, and how much is left for them to do."""
+    return DescribeShareGroupOffsetsResponse(
+        groups=tuple(_described(call.services, group) for group in request.groups)
+    )
+
+
+def handle_alter_share_group_offsets(
+    call: Call, request: AlterShareGroupOffsetsRequest
+) -> AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]:
+    """Have a group without members begin elsewhere; a group that there is not begins to be."""
+    services, group_id = call.services, request.group_id
+    refusal = _refusal(services, group_id, must_exist=False)
+    if refusal is not None:
+        return AlterShareGroupOffsetsResponse(error_code=refusal[0], error_message=refusal[1])
+    changes: dict[ShareKey, Deliveries] = {}
+    responses = []
+    for topic in request.topics:
+        known = services.store.topics.get(topic.topic_name)
+        partitions = []
+        for each in topic.partitions:
+            if known is None or not 0 <= each.partition_index < len(known.partitions):
+                refused = AlterShareGroupOffsetsResponsePartition(
+                    partition_index=each.partition_index,
+                    error_code=ErrorCode.unknown_topic_or_partition,
+                    error_message=NOT_HOSTED,
+                )
+                partitions.append(refused)
+                continue
+            key = ShareKey(group_id, known.topic_id, each.partition_index)
+            before = services.shares.get(key) or Deliveries(start_offset=0)
+            changes[key] = before.moved_to(max(each.start_offset, 0))
+            partitions.append(AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index))
+        responses.append(
+            AlterShareGroupOffsetsResponseTopic(
+                topic_name=topic.topic_name,
+                topic_id=None if known is None else known.topic_id,
+                partitions=tuple(partitions),
+            )
+        )
+    try:
+        if group_id not in services.groups.coordinator.share_groups:
+            services.groups.carry_out(Outcome((GroupChanged(ShareGroup(group_id=group_id)),)))
+        services.shares.write(changes)
+    except HeadraceError as error:
+        return AlterShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
+
+    def respond(error: HeadraceError | None) -> AlterShareGroupOffsetsResponse:
+        if error is not None:
+            return AlterShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
+        if changes:
+            moved = listing(
+                f"{_name(services, key)}-{key.partition}@{deliveries.start_offset}"
+                for key, deliveries in changes.items()
+            )
+            audit(call, "share-group.alter-offsets", group=group_id, partitions=moved)
+        return AlterShareGroupOffsetsResponse(responses=tuple(responses))
+
+    return services.shares.answer(respond)
+
+
+def handle_delete_share_group_offsets(
+    call: Call, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse | Pending[DeleteShareGroupOffsetsResponse]:
+    """Forget where a group without members stands in topics."""
+    services, group_id = call.services, request.group_id
+    refusal = _refusal(services, group_id, must_exist=True)
+    if refusal is not None:
+        return DeleteShareGroupOffsetsResponse(error_code=refusal[0], error_message=refusal[1])
+    changes: dict[ShareKey, Deliveries | None] = {}
+    responses = []
+    for asked in request.topics:
+        known = services.store.topics.get(asked.topic_name)
+        if known is not None:
+            keys = services.shares.of_group(group_id)
+            changes.update({key: None for key in keys if key.topic_id == known.topic_id})
+        responses.append(
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=asked.topic_name,
+                topic_id=None if known is None else known.topic_id,
+                error_code=ErrorCode.unknown_topic_or_partition if known is None else ErrorCode.none,
+                error_message=NOT_HOSTED if known is None else None,
+            )
+        )
+    try:
+        services.shares.write(changes)
+    except HeadraceError as error:
+        return DeleteShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
+
+    def respond(error: HeadraceError | None) -> DeleteShareGroupOffsetsResponse:
+        if error is not None:
+            return DeleteShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
+        if changes:
+            topics = listing(dict.fromkeys(_name(services, key) for key in changes))
+            audit(call, "share-group.delete-offsets", group=group_id, topics=topics)
+        return DeleteShareGroupOffsetsResponse(responses=tuple(responses))
+
+    return services.shares.answer(respond)
+
+
+def _refusal(services: Services, group_id: str, *, must_exist: bool) -> tuple[ErrorCode, str] | None:
+    """Why the positions of a group can't be changed, if they can't."""
+    coordinator = services.groups.coordinator
+    group = coordinator.share_groups.get(group_id)
+    if not group_id:
+        return ErrorCode.invalid_group_id, "The group has no name."
+    if group is None and group_id in coordinator:
+        return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
+    if group is None and must_exist:
+        return ErrorCode.group_id_not_found, f"Group {group_id} not found."
+    if group is not None and group.members:
+        return (
+            ErrorCode.non_empty_group,
+            f"Group {group_id} has {len(group.members)} members.",
+        )
+    return None
+
+
+def _described(
+    services: Services, asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    topics = _all_topics(services, asked.group_id) if asked.topics is None else asked.topics
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=asked.group_id,
+        topics=tuple(_described_topic(services, asked.group_id, topic) for topic in topics),
+    )
+
+
+def _all_topics(services: Services, group_id: str) -> Iterable[DescribeShareGroupOffsetsRequestTopic]:
+    partitions: dict[str, list[int]] = {}
+    for key in services.shares.of_group(group_id):
+        partitions.setdefault(_name(services, key), []).append(key.partition)
+    return [
+        DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=tuple(sorted(indexes)))
+        for name, indexes in sorted(partitions.items())
+    ]
+
+
+def _described_topic(
+    services: Services, group_id: str, asked: DescribeShareGroupOffsetsRequestTopic
+) -> DescribeShareGroupOffsetsResponseTopic:
+    topic = services.store.topics.get(asked.topic_name)
+    partitions = []
+    for index in asked.partitions:
+        log = None if topic is None else services.partition("", topic.topic_id, index)
+        known = None if topic is None else services.shares.get(ShareKey(group_id, topic.topic_id, index))
+        if log is None or known is None:
+            partitions.append(DescribeShareGroupOffsetsResponsePartition(partition_index=index))
+            continue
+        deliveries = known.advance(log.start_offset)
+        left_count = services.commit.high_watermark(log) - deliveries.start_offset - deliveries.settled_count
+        partitions.append(
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index, start_offset=deliveries.start_offset, lag=left_count
+            )
+        )
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=asked.topic_name,
+        topic_id=None if topic is None else topic.topic_id,
+        partitions=tuple(partitions),
+    )
+
+
+def _name(services: Services, key: ShareKey) -> str:
+    topic = services.store.topics_by_id.get(key.topic_id)
+    return str(key.topic_id) if topic is None else topic.name
