@@ -59,7 +59,7 @@ FAILPOINTS: Final = {
     "kafka.offsets.append": "committed offsets are about to be written",
     "kafka.offsets.durable": "committed offsets are durable, and the member does not know it",
     "kafka.share.append": "what became of a share group's records is about to be written",
-    "kafka.share.durable": "what became of a share group's records is durable, and the member does not know it",
+    "kafka.share.durable": "what became of a share group's records is durable, and nobody knows of it",
     "kafka.transaction.added": "partitions were added to a transaction, durably, and nobody knows of it",
     "kafka.transaction.prepared": "a transaction's outcome is durable, and no marker is written",
     "kafka.transaction.marker": "a marker was written; hit once for each partition",

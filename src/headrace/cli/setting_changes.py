@@ -62,9 +62,7 @@ class SettingChanges:
         return to_set + to_unset
 
 
-def settings_of(
-    admin: AdminClient, kind: ResourceType, name: str, bootstrap: str
-) -> dict[str, ConfigEntry]:
+def settings_of(admin: AdminClient, kind: ResourceType, name: str, bootstrap: str) -> dict[str, ConfigEntry]:
     """The settings of a topic or a group, by name."""
     resource = ConfigResource(kind, name)
     return result_of(admin.describe_configs([resource])[resource], bootstrap)

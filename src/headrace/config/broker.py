@@ -83,7 +83,7 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = 0
     """How long an empty group waits for more members before its first assignment."""
     group_member_count_max: int = 1_000
-    """Further members of a group are refused (group.max.size, group.consumer.max.size)."""
+    """Further members are refused (group.max.size, group.consumer.max.size, group.share.max.size)."""
     consumer_session_timeout_ms: int = 45_000
     """When a silent member of a KIP-848 group counts as dead (group.consumer.session.timeout.ms)."""
     consumer_heartbeat_interval_ms: int = 5_000

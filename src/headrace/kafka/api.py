@@ -48,15 +48,15 @@ class Api:
         name: str,
         home: str,
         *,
-        needs: str | None = None,
+        needs: str | tuple[str, ...] = (),
     ) -> None:
-        """`home` is the module of the handler; `needs` is an internal topic that it needs."""
+        """`home` is the module of the handler; `needs` are internal topics that it needs."""
         self.key = key
         self.version_first = version_first
         self.version_last = version_last
         self.name = name
         self._home = home
-        self._needs = needs
+        self._needs = (needs,) if isinstance(needs, str) else needs
 
     def offers(self, version: int) -> bool:
         """Whether the version is on offer."""
@@ -80,9 +80,9 @@ class Api:
         self.request = getattr(import_module(f"headrace.kafka.messages.{own_name}"), f"{self.name}Request")
         home = import_module(f"headrace.kafka.handlers.{self._home}")
         handler: Handler = getattr(home, f"handle_{own_name}")
-        if self._needs is not None:
+        for topic in self._needs:
             internal_topic = import_module("headrace.kafka.handlers.internal_topic")
-            handler = internal_topic.needing(self._needs, handler)
+            handler = internal_topic.needing(topic, handler)
         self.handler = handler
 
 
@@ -144,7 +144,7 @@ _ALL: Final = (
     Api(78, 1, 2, "ShareFetch", "share_fetch", needs=SHARE_STATE_TOPIC),
     Api(79, 1, 2, "ShareAcknowledge", "share_acknowledge", needs=SHARE_STATE_TOPIC),
     Api(90, 0, 1, "DescribeShareGroupOffsets", "share_offsets"),
-    Api(91, 0, 0, "AlterShareGroupOffsets", "share_offsets", needs=SHARE_STATE_TOPIC),
+    Api(91, 0, 0, "AlterShareGroupOffsets", "share_offsets", needs=(OFFSETS_TOPIC, SHARE_STATE_TOPIC)),
     Api(92, 0, 0, "DeleteShareGroupOffsets", "share_offsets", needs=SHARE_STATE_TOPIC),
 )
 

@@ -153,8 +153,6 @@ class ClientConnection(asyncio.Protocol):
         self._is_ending = True
         self._drop_unread()
         self._connections.give_back(self)
-        if self._name:
-            self._services.shares.connection_lost(self._name)
         for pending in self._pending.values():
             pending.abandon()
         self._pending.clear()
@@ -167,6 +165,8 @@ class ClientConnection(asyncio.Protocol):
             budget.release(size_bytes)
         if not self._lost.done():
             self._lost.set_result(None)
+        if self._name:
+            self._services.shares.connection_lost(self._name)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes."""

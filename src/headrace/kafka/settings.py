@@ -173,6 +173,9 @@ FIXED_SETTINGS: Final = (
         "How many share sessions there may be.",
     ),
     FixedSetting(
+        "group.share.max.size", _INT, "group_member_count_max", "How many members a group may have."
+    ),
+    FixedSetting(
         "group.share.partition.max.record.locks",
         _INT,
         "share_partition_record_lock_count_max",

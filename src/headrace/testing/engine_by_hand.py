@@ -1,11 +1,11 @@
 """A broker's engine whose time, disk and threads are moved by hand, for tests of what is durable when.
 
-    bench = EngineByHand()
-    bench.store.catalog.begin_creation("t", 1).at_once()
-    answer = bench.ask(...)     nothing is durable yet
-    bench.sync()                what was asked for has been synced
-    bench.advance(1_000)        time passes, and timers ring
-    bench.crash()               the power goes: what was not synced is lost, and the broker starts again
+bench = EngineByHand()
+bench.store.catalog.begin_creation("t", 1).at_once()
+answer = bench.ask(...)     nothing is durable yet
+bench.sync()                what was asked for has been synced
+bench.advance(1_000)        time passes, and timers ring
+bench.crash()               the power goes: what was not synced is lost, and the broker starts again
 """
 
 from __future__ import annotations

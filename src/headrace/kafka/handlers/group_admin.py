@@ -93,7 +93,8 @@ def handle_delete_groups(
     try:
         for result in results:
             if result.error_code is ErrorCode.none:
-                services.shares.group_deleted(result.group_id)
+                if result.group_id in groups.coordinator.share_groups:
+                    services.shares.group_deleted(result.group_id)
                 groups.carry_out(groups.coordinator.handle_end(result.group_id))
         groups.write(records, _after_positions(services, on_durable))
     except HeadraceError as error:

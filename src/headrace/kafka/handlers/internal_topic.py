@@ -32,12 +32,19 @@ def needing(topic: str, handler: Handler) -> Handler:
         if topic in services.store.topics:
             return handler(call, request)
         pending: Pending[Any] = Pending()
-        services.topics.ensure(
-            topic,
-            PARTITION_COUNT,
-            INTERNAL_TOPICS[topic],
-            lambda _outcome: follow(pending, handler(call, request)),
-        )
+        is_abandoned = False
+
+        def abandon() -> None:
+            nonlocal is_abandoned
+            is_abandoned = True
+
+        def go_on(_outcome: object) -> None:
+            # A request of a client that has gone meanwhile must not begin anything that only it could end.
+            if not is_abandoned:
+                follow(pending, handler(call, request))
+
+        pending.on_abandoned = abandon
+        services.topics.ensure(topic, PARTITION_COUNT, INTERNAL_TOPICS[topic], go_on)
         return pending
 
     return handle

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from kio.schema.errors import ErrorCode
 
+from headrace.errors import HeadraceError
+from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.messages.share_acknowledge import (
     PartitionData,
     ShareAcknowledgeResponse,
@@ -16,7 +18,6 @@ from headrace.kafka.share.acknowledging import Acknowledging
 from headrace.kafka.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 
 if TYPE_CHECKING:
-    from headrace.errors import HeadraceError
     from headrace.kafka.answer import Pending
     from headrace.kafka.messages.share_acknowledge import ShareAcknowledgeRequest
     from headrace.kafka.services import Call
@@ -26,6 +27,15 @@ def handle_share_acknowledge(
     call: Call, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse | Pending[ShareAcknowledgeResponse]:
     """Take acknowledgements in; with the last ones, what the member still has is given back."""
+    try:
+        return _handle_share_acknowledge(call, request)
+    except HeadraceError as error:
+        return ShareAcknowledgeResponse(error_code=error_code_of(error), error_message=str(error))
+
+
+def _handle_share_acknowledge(
+    call: Call, request: ShareAcknowledgeRequest
+) -> ShareAcknowledgeResponse | Pending[ShareAcknowledgeResponse]:
     shares = call.services.shares
     if not request.group_id or not request.member_id:
         return ShareAcknowledgeResponse(error_code=ErrorCode.invalid_request)

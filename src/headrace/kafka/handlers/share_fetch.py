@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending, follow
+from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.handlers.share_session import connection_of, open_or_continue
 from headrace.kafka.messages.share_fetch import (
     AcquiredRecords,
@@ -36,6 +37,15 @@ def handle_share_fetch(
     call: Call, request: ShareFetchRequest
 ) -> ShareFetchResponse | Pending[ShareFetchResponse]:
     """Take acknowledgements in, and give records out, now or when there are some."""
+    try:
+        return _handle_share_fetch(call, request)
+    except HeadraceError as error:
+        return ShareFetchResponse(error_code=error_code_of(error), error_message=str(error))
+
+
+def _handle_share_fetch(
+    call: Call, request: ShareFetchRequest
+) -> ShareFetchResponse | Pending[ShareFetchResponse]:
     services = call.services
     refusal = _check(request)
     if refusal is not ErrorCode.none:
@@ -96,10 +106,13 @@ class _ShareFetch:
         self._pending: Pending[ShareFetchResponse] = Pending()
         self._timer: Timer | None = None
         self._watched: ShareReading | None = None
+        self._is_over = False
+        """Whether nothing more is to be taken: callers may have been on their way when it was answered."""
 
     def run(self) -> Pending[ShareFetchResponse]:
         """Answer at once, or when there is enough, or when time is up."""
         shares = self._services.shares
+        self._pending.on_abandoned = self._stop
         # Positions that begin now count once they are durable: until then, they might begin elsewhere again.
         begun = self._reading().starting()
         try:
@@ -110,7 +123,6 @@ class _ShareFetch:
             shares.when_durable(self._begin)
         else:
             self._begin(None)
-        self._pending.on_abandoned = self._stop
         return self._pending
 
     def answer(self, found: list[Found]) -> Pending[ShareFetchResponse]:
@@ -124,6 +136,8 @@ class _ShareFetch:
         return self._services.shares.answer(respond)
 
     def _begin(self, error: HeadraceError | None) -> None:
+        if self._is_over:
+            return
         if error is not None:
             follow(self._pending, self._failed(error))
             return
@@ -137,6 +151,8 @@ class _ShareFetch:
 
     def _look(self, *, is_last_time: bool) -> bool:
         """Look at what there is; say whether the fetch has been answered. If not, it is called again."""
+        if self._is_over:
+            return True
         if self._services.shares.sessions.get(self._session.key) is not self._session:
             self._stop()
             self._pending.resolve(ShareFetchResponse(error_code=ErrorCode.share_session_not_found))
@@ -153,7 +169,10 @@ class _ShareFetch:
             self._watched = reading
             self._services.watchers.watch(reading.logs, self._look_again)
             self._services.shares.watch(reading.keys, self._look_again)
-        return False
+        reading.keep_skipped()
+        if reading.is_behind and not self._is_over:
+            self._services.scheduler.call_later(0, self._look_again)
+        return self._is_over
 
     def _look_again(self) -> None:
         try:
@@ -175,6 +194,7 @@ class _ShareFetch:
         self._pending.resolve(ShareFetchResponse(error_code=ErrorCode.unknown_server_error))
 
     def _stop(self) -> None:
+        self._is_over = True
         if self._watched is not None:
             self._services.watchers.unwatch(self._watched.logs, self._look_again)
             self._services.shares.unwatch(self._watched.keys, self._look_again)

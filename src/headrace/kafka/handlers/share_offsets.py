@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kio.schema.errors import ErrorCode
 
 from headrace.errors import HeadraceError
+from headrace.kafka.answer import Pending
 from headrace.kafka.audit import audit, listing
 from headrace.kafka.groups.coordinator import GroupChanged, Outcome
 from headrace.kafka.groups.share.state import ShareGroup
@@ -33,7 +34,6 @@ from headrace.kafka.share.records import ShareKey
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from headrace.kafka.answer import Pending
     from headrace.kafka.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
     from headrace.kafka.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
     from headrace.kafka.messages.describe_share_group_offsets import (
@@ -50,7 +50,7 @@ def handle_describe_share_group_offsets(
 ) -> DescribeShareGroupOffsetsResponse:
     """Tell where groups begin to read, and how much is left for them to do."""
     return DescribeShareGroupOffsetsResponse(
-        groups=tuple(_described(call.services, group) for group in request.groups)
+        groups=tuple(_described_or_failed(call.services, group) for group in request.groups)
     )
 
 
@@ -59,53 +59,76 @@ def handle_alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse | Pending[AlterShareGroupOffsetsResponse]:
     """Have a group without members begin elsewhere; a group that there is not begins to be."""
     services, group_id = call.services, request.group_id
+    groups = services.groups
     refusal = _refusal(services, group_id, must_exist=False)
     if refusal is not None:
         return AlterShareGroupOffsetsResponse(error_code=refusal[0], error_message=refusal[1])
-    changes: dict[ShareKey, Deliveries] = {}
-    responses = []
-    for topic in request.topics:
-        known = services.store.topics.get(topic.topic_name)
-        partitions = []
-        for each in topic.partitions:
-            if known is None or not 0 <= each.partition_index < len(known.partitions):
-                refused = AlterShareGroupOffsetsResponsePartition(
-                    partition_index=each.partition_index,
-                    error_code=ErrorCode.unknown_topic_or_partition,
-                    error_message=NOT_HOSTED,
-                )
-                partitions.append(refused)
-                continue
-            key = ShareKey(group_id, known.topic_id, each.partition_index)
-            before = services.shares.get(key) or Deliveries(start_offset=0)
-            changes[key] = before.moved_to(max(each.start_offset, 0))
-            partitions.append(AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index))
-        responses.append(
-            AlterShareGroupOffsetsResponseTopic(
-                topic_name=topic.topic_name,
-                topic_id=None if known is None else known.topic_id,
-                partitions=tuple(partitions),
-            )
-        )
-    try:
-        if group_id not in services.groups.coordinator.share_groups:
-            services.groups.carry_out(Outcome((GroupChanged(ShareGroup(group_id=group_id)),)))
-        services.shares.write(changes)
-    except HeadraceError as error:
-        return AlterShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
+    pending: Pending[AlterShareGroupOffsetsResponse] = Pending()
 
-    def respond(error: HeadraceError | None) -> AlterShareGroupOffsetsResponse:
+    def on_durable(error: HeadraceError | None) -> None:
         if error is not None:
-            return AlterShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
+            pending.resolve(_not_altered(error))
+            return
         if changes:
             moved = listing(
                 f"{_name(services, key)}-{key.partition}@{deliveries.start_offset}"
                 for key, deliveries in changes.items()
             )
             audit(call, "share-group.alter-offsets", group=group_id, partitions=moved)
-        return AlterShareGroupOffsetsResponse(responses=tuple(responses))
+        pending.resolve(AlterShareGroupOffsetsResponse(responses=responses))
 
-    return services.shares.answer(respond)
+    try:
+        changes, responses = _moves(services, request)
+        if group_id not in groups.coordinator.share_groups:
+            groups.carry_out(Outcome((GroupChanged(ShareGroup(group_id=group_id, epoch=1)),)))
+        services.shares.write(changes)
+        # Both the group and its positions are to be durable.
+        groups.write(
+            (),
+            lambda error: (
+                on_durable(error) if error is not None else services.shares.when_durable(on_durable)
+            ),
+        )
+    except HeadraceError as error:
+        return _not_altered(error)
+    return pending
+
+
+def _not_altered(error: HeadraceError) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
+
+
+def _moves(
+    services: Services, request: AlterShareGroupOffsetsRequest
+) -> tuple[dict[ShareKey, Deliveries], tuple[AlterShareGroupOffsetsResponseTopic, ...]]:
+    """What changes, and what is answered about each partition if that can be written down."""
+    changes: dict[ShareKey, Deliveries] = {}
+    responses = []
+    for asked in request.topics:
+        topic = services.store.topics.get(asked.topic_name)
+        partitions = []
+        for each in asked.partitions:
+            if topic is None or not 0 <= each.partition_index < len(topic.partitions):
+                partitions.append(_not_hosted(each.partition_index))
+                continue
+            key = ShareKey(request.group_id, topic.topic_id, each.partition_index)
+            before = services.shares.get(key) or Deliveries(start_offset=0)
+            changes[key] = before.moved_to(max(each.start_offset, 0))
+            partitions.append(AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index))
+        responses.append(
+            AlterShareGroupOffsetsResponseTopic(
+                topic_name=asked.topic_name,
+                topic_id=None if topic is None else topic.topic_id,
+                partitions=tuple(partitions),
+            )
+        )
+    return changes, tuple(responses)
+
+
+def _not_hosted(index: int) -> AlterShareGroupOffsetsResponsePartition:
+    return AlterShareGroupOffsetsResponsePartition(
+        partition_index=index, error_code=ErrorCode.unknown_topic_or_partition, error_message=NOT_HOSTED
+    )
 
 
 def handle_delete_share_group_offsets(
@@ -116,22 +139,11 @@ def handle_delete_share_group_offsets(
     refusal = _refusal(services, group_id, must_exist=True)
     if refusal is not None:
         return DeleteShareGroupOffsetsResponse(error_code=refusal[0], error_message=refusal[1])
-    changes: dict[ShareKey, Deliveries | None] = {}
-    responses = []
-    for asked in request.topics:
-        known = services.store.topics.get(asked.topic_name)
-        if known is not None:
-            keys = services.shares.of_group(group_id)
-            changes.update({key: None for key in keys if key.topic_id == known.topic_id})
-        responses.append(
-            DeleteShareGroupOffsetsResponseTopic(
-                topic_name=asked.topic_name,
-                topic_id=None if known is None else known.topic_id,
-                error_code=ErrorCode.unknown_topic_or_partition if known is None else ErrorCode.none,
-                error_message=NOT_HOSTED if known is None else None,
-            )
-        )
     try:
+        positions = services.shares.of_group(group_id)
+        named = [services.store.topics.get(asked.topic_name) for asked in request.topics]
+        ids = {topic.topic_id for topic in named if topic is not None}
+        changes = {key: None for key in positions if key.topic_id in ids}
         services.shares.write(changes)
     except HeadraceError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error_code_of(error), error_message=str(error))
@@ -142,7 +154,17 @@ def handle_delete_share_group_offsets(
         if changes:
             topics = listing(dict.fromkeys(_name(services, key) for key in changes))
             audit(call, "share-group.delete-offsets", group=group_id, topics=topics)
-        return DeleteShareGroupOffsetsResponse(responses=tuple(responses))
+        return DeleteShareGroupOffsetsResponse(
+            responses=tuple(
+                DeleteShareGroupOffsetsResponseTopic(
+                    topic_name=asked.topic_name,
+                    topic_id=None if topic is None else topic.topic_id,
+                    error_code=ErrorCode.unknown_topic_or_partition if topic is None else ErrorCode.none,
+                    error_message=NOT_HOSTED if topic is None else None,
+                )
+                for asked, topic in zip(request.topics, named, strict=True)
+            )
+        )
 
     return services.shares.answer(respond)
 
@@ -151,18 +173,31 @@ def _refusal(services: Services, group_id: str, *, must_exist: bool) -> tuple[Er
     """Why the positions of a group can't be changed, if they can't."""
     coordinator = services.groups.coordinator
     group = coordinator.share_groups.get(group_id)
-    if not group_id:
+    if not group_id.strip():
         return ErrorCode.invalid_group_id, "The group has no name."
     if group is None and group_id in coordinator:
         return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
     if group is None and must_exist:
         return ErrorCode.group_id_not_found, f"Group {group_id} not found."
+    if group is None and coordinator.is_full(group_id):
+        return ErrorCode.policy_violation, f"There are {coordinator.group_count} groups already."
     if group is not None and group.members:
         return (
             ErrorCode.non_empty_group,
             f"Group {group_id} has {len(group.members)} members.",
         )
     return None
+
+
+def _described_or_failed(
+    services: Services, asked: DescribeShareGroupOffsetsRequestGroup
+) -> DescribeShareGroupOffsetsResponseGroup:
+    try:
+        return _described(services, asked)
+    except HeadraceError as error:
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=asked.group_id, error_code=error_code_of(error), error_message=str(error)
+        )
 
 
 def _described(

@@ -32,10 +32,7 @@ def open_or_continue(
         for each in topic.partitions
     ]
     if request.share_session_epoch == INITIAL_EPOCH:
-        before = sessions.get(key)
-        if before is not None:
-            # What the member has stays its own: it may be at work on it.
-            sessions.close(before)
+        # What the member has stays its own: it may be at work on it.
         return sessions.open(key, connection, named)
     session = sessions.next(key, request.share_session_epoch)
     if isinstance(session, ErrorCode) or request.share_session_epoch == FINAL_EPOCH:

@@ -273,6 +273,7 @@ def _after_deletion(
         for log in topic.partitions:
             services.commit.closed(log, PartitionClosed(f"topic {topic.name} was deleted"))
             services.watchers.notify(log)
+    services.shares.topics_deleted({topic.topic_id for topic in deleted})
     rest: Pending[bool] = Pending()
 
     def on_durable(error: HeadraceError | None) -> None:
@@ -280,7 +281,6 @@ def _after_deletion(
         rest.resolve(True)
 
     try:
-        services.shares.topics_deleted({topic.topic_id for topic in deleted})
         services.groups.topics_deleted({topic.name for topic in deleted}, on_durable)
     except HeadraceError as error:
         on_durable(error)

@@ -46,11 +46,13 @@ class Acknowledging:
 
     def take(self, topics: Iterable[share_acknowledge.AcknowledgeTopic | share_fetch.FetchTopic]) -> None:
         """Take in all that is said, and write it down."""
+        said: dict[SharePartition, list[Batch]] = {}
         for topic in topics:
             for partition in topic.partitions:
                 if partition.acknowledgement_batches and topic.topic_id is not None:
                     place = (topic.topic_id, partition.partition_index)
-                    self.verdicts[place] = self._heard(place, partition.acknowledgement_batches)
+                    said.setdefault(place, []).extend(partition.acknowledgement_batches)
+        self.verdicts = {place: self._heard(place, batches) for place, batches in said.items()}
         try:
             self.services.shares.write(self._changes)
         except HeadraceError as error:
@@ -68,7 +70,7 @@ class Acknowledging:
             is_known = self.services.topic("", place[0]) is not None
             unknown = ErrorCode.unknown_topic_or_partition if is_known else ErrorCode.unknown_topic_id
             return Verdict(unknown)
-        deliveries = self._changes.get(key) or self.services.shares.get(key)
+        deliveries = self.services.shares.get(key)
         if deliveries is None:
             return Verdict(
                 ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."

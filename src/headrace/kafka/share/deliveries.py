@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from headrace.kafka.share.runs import NO_DEADLINE, DeliveryState, Run, Runs, joined, put, replaced, within
+from headrace.kafka.share.giving import Acquired, Acquisition, Giving, Span, together
+from headrace.kafka.share.runs import NO_DEADLINE, DeliveryState, Part, Run, Runs, changed, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class AcknowledgeType(IntEnum):
@@ -49,61 +50,12 @@ class Refused(Exception):
         self.error_code = error_code
 
 
-class Span(NamedTuple):
-    """A batch of the log, as a range of offsets, with those in front of it that are no more."""
-
-    first: int
-    last: int
-    is_hidden: bool = False
-    """Whether nobody is to see it: a marker, or a part of an aborted transaction."""
-
-
-class Acquired(NamedTuple):
-    """Offsets that a member has been given."""
-
-    first: int
-    last: int
-    delivery_count: int
-
-    @property
-    def offset_count(self) -> int:
-        """How many offsets these are."""
-        return self.last - self.first + 1
-
-
 class Acknowledgement(NamedTuple):
     """What a member says of a range of offsets: one word for all, or one for each."""
 
     first: int
     last: int
     types: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acquisition:
-    """How a member wants to be given records."""
-
-    member_id: str
-    deadline_ms: int
-    record_count_max: int
-    is_exact: bool = False
-    """Whether no more than so many offsets are given out; else the last batch is given as a whole."""
-    batch_count: int = 1
-    """How many offsets belong together in what the member is told, at least: it acknowledges by those."""
-    in_flight_count_max: int
-    """How many offsets may be in flight. A batch that begins below the limit is given out as a whole."""
-    delivery_count_max: int
-
-    def part_of(self, run: Run) -> int:
-        """How many offsets of what is available are given out together, by how often they have failed."""
-        if not self.is_suspect(run):
-            return run.offset_count
-        is_last_try = run.delivery_count + 1 >= self.delivery_count_max
-        return 1 if is_last_try else max(run.offset_count // 2, 1)
-
-    def is_suspect(self, run: Run) -> bool:
-        """Whether it has failed so often that it is given out alone."""
-        return run.delivery_count >= max((self.delivery_count_max + 1) // 2, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,50 +103,40 @@ class Deliveries:
         """Whether anything may be given out, should there be anything."""
         return self.next_offset < self.end_offset or self.end_offset - self.start_offset < in_flight_count_max
 
-    def acquire(self, spans: Sequence[Span], wanted: Acquisition) -> tuple[Deliveries, tuple[Acquired, ...]]:
-        """Give a member what is available among the batches, which lie one behind the other."""
-        runs, end_offset = self.runs, self.end_offset
-        acquired: list[Acquired] = []
-        count = 0
+    def acquire(self, spans: Iterable[Span], wanted: Acquisition) -> tuple[Deliveries, tuple[Acquired, ...]]:
+        """Give a member what is available among the batches, which lie one behind the other.
+
+        No more of them are asked for than that takes.
+        """
+        giving = Giving(self.runs, self.start_offset, self.end_offset, wanted)
         for span in spans:
-            is_full = end_offset - self.start_offset >= wanted.in_flight_count_max
-            if count >= wanted.record_count_max or (is_full and span.last >= end_offset):
+            giving.give(span)
+            if giving.is_over:
                 break
-            if span.last >= end_offset:
-                runs = (*runs, Run(end_offset, span.last, DeliveryState.AVAILABLE))
-                end_offset = span.last + 1
-            if span.is_hidden:
-                runs = replaced(runs, span.first, span.last, _hidden)
-                continue
-            runs, given, is_over = _given(
-                runs, span, wanted, left_count=wanted.record_count_max - count, is_first=not acquired
-            )
-            count += sum(each.offset_count for each in given)
-            acquired += given
-            if is_over:
-                break
-        return self._with(runs), tuple(_together(acquired, wanted.batch_count))
+        return self._with(giving.runs()), tuple(together(giving.acquired, wanted.batch_count))
 
     def acknowledge(
         self, member_id: str, acknowledgements: Iterable[Acknowledgement], patience: Patience
     ) -> Deliveries:
         """Take in what a member says: all of it, or nothing, and Refused is raised."""
-        runs, given_up_count, last_before = self.runs, 0, -1
+        parts: list[Part[int]] = []
+        given_up_count = 0
         for each in acknowledgements:
-            _check(each, last_before)
-            last_before = each.last
+            _check(each, parts[-1].last if parts else -1)
             self._check_had(each)
-            for first, last, kind in _by_type(each):
-                for run in within(runs, first, last):
-                    if run.state is not DeliveryState.ACQUIRED or run.member_id != member_id:
-                        raise Refused(
-                            ErrorCode.invalid_record_state,
-                            "The offset cannot be acknowledged. The offset is not acquired.",
-                        )
-                    after = _said(run, kind, patience)
-                    given_up_count += _given_up(run, kind, after)
-                    runs = put(runs, after)
-        return self._with(runs, given_up_count)
+            if parts and each.first <= parts[-1].last and each.first >= self.start_offset:
+                raise _not_acquired()
+            parts += _by_type(each)
+
+        def said(run: Run, kind: int) -> Run:
+            nonlocal given_up_count
+            if run.state is not DeliveryState.ACQUIRED or run.member_id != member_id:
+                raise _not_acquired()
+            after = _said(run, kind, patience)
+            given_up_count += _given_up(run, kind, after)
+            return after
+
+        return self._with(changed(self.runs, parts, said), given_up_count)
 
     def give_back(self, member_id: str, patience: Patience) -> Deliveries:
         """Let others have what a member has that has gone without a word."""
@@ -253,33 +195,10 @@ class Deliveries:
         )
 
 
-def _given(
-    runs: Runs, span: Span, wanted: Acquisition, *, left_count: int, is_first: bool
-) -> tuple[Runs, list[Acquired], bool]:
-    """Give out what is available in a batch; say whether nothing more may go with it."""
-    given: list[Acquired] = []
-    for run in within(runs, span.first, span.last):
-        if run.state is not DeliveryState.AVAILABLE or (wanted.is_exact and left_count <= 0):
-            continue
-        is_suspect = wanted.is_suspect(run)
-        if is_suspect and (given or not is_first):
-            return runs, given, True
-        part_count = wanted.part_of(run)
-        last = run.first + (min(part_count, left_count) if wanted.is_exact else part_count) - 1
-        count = run.delivery_count + 1
-        given.append(Acquired(run.first, last, count))
-        left_count -= last - run.first + 1
-        runs = put(
-            runs,
-            Run(run.first, last, DeliveryState.ACQUIRED, count, wanted.member_id, wanted.deadline_ms),
-        )
-        if is_suspect:
-            return runs, given, True
-    return runs, given, False
-
-
-def _hidden(run: Run) -> Run:
-    return run._replace(state=DeliveryState.ARCHIVED) if run.state is DeliveryState.AVAILABLE else run
+def _not_acquired() -> Refused:
+    return Refused(
+        ErrorCode.invalid_record_state, "The offset cannot be acknowledged. The offset is not acquired."
+    )
 
 
 def _said(run: Run, kind: int, patience: Patience) -> Run:
@@ -321,33 +240,14 @@ def _check(said: Acknowledgement, last_before: int) -> None:
             raise Refused(ErrorCode.invalid_request, f"{name} has the type {kind}, which there is not")
 
 
-def _by_type(said: Acknowledgement) -> Iterator[tuple[int, int, int]]:
+def _by_type(said: Acknowledgement) -> Iterator[Part[int]]:
     """Ranges of which the same is said."""
     if len(said.types) == 1:
-        yield said.first, said.last, said.types[0]
+        yield Part(said.first, said.last, said.types[0])
         return
     first = said.first
     for offset, kind in enumerate(said.types, start=said.first):
         if kind != said.types[first - said.first]:
-            yield first, offset - 1, said.types[first - said.first]
+            yield Part(first, offset - 1, said.types[first - said.first])
             first = offset
-    yield first, said.last, said.types[-1]
-
-
-def _together(acquired: Iterable[Acquired], batch_count: int) -> Iterator[Acquired]:
-    """Neighbours as one, until there are so many offsets in it."""
-    held: Acquired | None = None
-    for each in acquired:
-        if held is None:
-            held = each
-        elif (
-            held.last + 1 == each.first
-            and held.delivery_count == each.delivery_count
-            and held.offset_count < batch_count
-        ):
-            held = held._replace(last=each.last)
-        else:
-            yield held
-            held = each
-    if held is not None:
-        yield held
+    yield Part(first, said.last, said.types[-1])

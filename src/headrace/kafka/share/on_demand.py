@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import StorageError
+from headrace.errors import HeadraceError, StorageError
 from headrace.kafka.services import SHARE_STATE_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from uuid import UUID
 
-    from headrace.errors import HeadraceError
     from headrace.kafka.share.positions import SharePositions
     from headrace.log.store import LogStore
+
+logger: Final = logging.getLogger(__name__)
 
 
 class PositionsOnDemand:
@@ -23,12 +25,19 @@ class PositionsOnDemand:
         self._store = store
         self._make = make
         self._positions: SharePositions | None = None
+        self._failure: HeadraceError | None = None
 
     def load(self) -> SharePositions:
-        """The positions themselves."""
+        """The positions themselves. Raises what kept them from being read, once and for all."""
+        if self._failure is not None:
+            raise self._failure
         if self._positions is None:
             try:
                 self._positions = self._make()
+            except HeadraceError as error:
+                logger.error("share groups can't be served: %s", error)  # noqa: TRY400  # the message says it all
+                self._failure = error
+                raise
             except (OSError, ImportError) as error:
                 raise StorageError(f"loading share groups failed: {error}") from error
         return self._positions
@@ -39,9 +48,13 @@ class PositionsOnDemand:
             self._positions.connection_lost(connection)
 
     def topics_deleted(self, topic_ids: Collection[UUID]) -> None:
-        """Forget positions in topics that are no more. Where none was ever written, there are none."""
-        if SHARE_STATE_TOPIC in self._store.topics:
+        """Forget positions in topics that are no more. What can't be forgotten now is at the next start."""
+        if SHARE_STATE_TOPIC not in self._store.topics:
+            return
+        try:
             self.load().topics_deleted(topic_ids)
+        except HeadraceError as error:
+            logger.warning("positions of share groups in deleted topics are not forgotten yet: %s", error)
 
     def group_deleted(self, group_id: str) -> None:
         """Forget a group's positions. Where none was ever written, there are none."""

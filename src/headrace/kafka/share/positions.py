@@ -22,7 +22,7 @@ from headrace.kafka.share.sessions import ShareSessions
 from headrace.kafka.share.state_log import ShareStateLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from headrace.clock import Clock
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 logger: Final = logging.getLogger(__name__)
 
 Response = TypeVar("Response")
+EPOCH_MAX: Final = 2**31 - 1
+"""Snapshots are counted up to here, then from 0 again."""
 RETRY_MS: Final = 1_000
 """When a change that could not be written is tried again."""
 
@@ -85,9 +87,14 @@ class SharePositions:
         keys = self._by_group.get(group_id, {})
         return {key: deliveries for key in keys if (deliveries := self.get(key)) is not None}
 
-    def take(self, key: ShareKey, deliveries: Deliveries) -> None:
+    def take(self, changes: Mapping[ShareKey, Deliveries]) -> None:
         """Note what was given out, which is not written down."""
-        self._set(Stored(key, deliveries, *self._written(key)))
+        self._apply([Stored(key, deliveries, *self._written(key)) for key, deliveries in changes.items()])
+
+    def skip(self, changes: Mapping[ShareKey, Deliveries]) -> None:
+        """Note what nobody is to see: there is nothing in it to tell those of who wait."""
+        for key, deliveries in changes.items():
+            self._set(Stored(key, deliveries, *self._written(key)))
 
     def write(self, changes: Mapping[ShareKey, Deliveries | None]) -> None:
         """Write changes down, and apply them; one to None ends a position.
@@ -100,10 +107,10 @@ class SharePositions:
         stored = []
         for key, deliveries in changes.items():
             epoch, created_at_ms = self._written(key)
-            stored.append(Stored(key, deliveries, epoch + 1, created_at_ms or self._clock.now_ms()))
+            next_epoch = (epoch + 1) & EPOCH_MAX
+            stored.append(Stored(key, deliveries, next_epoch, created_at_ms or self._clock.now_ms()))
         self._unsettled_offset = self._log.append(stored)
-        for each in stored:
-            self._set(each)
+        self._apply(stored)
 
     def when_durable(self, then: Callable[[HeadraceError | None], None]) -> None:
         """Call back once all that has been written is durable."""
@@ -137,24 +144,11 @@ class SharePositions:
 
     def end_session(self, session: ShareSession) -> None:
         """End a member's session: what it has goes to others."""
-        self.sessions.close(session)
-        group_id, member_id = session.key
-        patience = self._patience(group_id)
-        changes = {
-            key: deliveries.give_back(member_id, patience)
-            for key, deliveries in self.of_group(group_id).items()
-            if any(run.member_id == member_id for run in deliveries.runs)
-        }
-        try:
-            self.write(changes)
-        except HeadraceError as error:
-            # They come back when their locks end.
-            logger.warning("records of a member of %s that has gone stay locked: %s", group_id, error)
+        self._end_sessions([session])
 
     def connection_lost(self, connection: str) -> None:
         """End the sessions of a connection that is no more."""
-        for session in self.sessions.of_connection(connection):
-            self.end_session(session)
+        self._end_sessions(self.sessions.of_connection(connection))
 
     def topics_deleted(self, topic_ids: Collection[UUID]) -> None:
         """Forget positions in topics that are no more. Raises what the log raises when it can't append."""
@@ -170,6 +164,22 @@ class SharePositions:
 
     # Inside
 
+    def _end_sessions(self, sessions: Sequence[ShareSession]) -> None:
+        """End all of them, and only then let others have what their members had."""
+        changes: dict[ShareKey, Deliveries] = {}
+        for session in sessions:
+            self.sessions.close(session)
+            group_id, member_id = session.key
+            for key, before in self.of_group(group_id).items():
+                deliveries = changes.get(key, before)
+                if any(run.member_id == member_id for run in deliveries.runs):
+                    changes[key] = deliveries.give_back(member_id, self._patience(group_id))
+        try:
+            self.write(changes)
+        except HeadraceError as error:
+            # They come back when their locks end.
+            logger.warning("records of members of share groups that have gone stay locked: %s", error)
+
     def _patience(self, group_id: str) -> Patience:
         return Patience(delivery_count_max=self._settings_of(group_id).share_delivery_count_limit)
 
@@ -177,21 +187,26 @@ class SharePositions:
         stored = self._stored.get(key)
         return (0, 0) if stored is None else (stored.snapshot_epoch, stored.created_at_ms)
 
+    def _apply(self, changes: Sequence[Stored]) -> None:
+        """Apply all, and only then tell those who wait: what they do rests on all of it."""
+        waking = [each.key for each in changes if _may_have_more(self.get(each.key), each.deliveries)]
+        for each in changes:
+            self._set(each)
+        for key in waking:
+            self._notify(key)
+
     def _set(self, stored: Stored) -> None:
         key, after = stored.key, stored.deliveries
-        before = self.get(key)
         if after is None:
             self._stored.pop(key, None)
             self._by_group[key.group_id].pop(key, None)
             if not self._by_group[key.group_id]:
                 del self._by_group[key.group_id]
         else:
+            self._note_given_up(key, self.get(key), after)
             self._stored[key] = stored
             self._by_group[key.group_id][key] = None
-            self._note_given_up(key, before, after)
         self._timers.set(key, None if after is None else after.next_deadline_ms)
-        if _may_have_more(before, after):
-            self._notify(key)
 
     def _note_given_up(self, key: ShareKey, before: Deliveries | None, after: Deliveries) -> None:
         count = after.given_up_count - (0 if before is None else before.given_up_count)

@@ -9,14 +9,17 @@ of which the member gets something to the last one; of what is in between, it ge
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from headrace.config import MIB
 from headrace.errors import CorruptBatch, HeadraceError, OffsetOutOfRange, PartitionClosed
-from headrace.kafka.share.deliveries import Acquisition, Deliveries, Span
+from headrace.kafka.share.giving import Acquisition, Span
 from headrace.kafka.share.records import ShareKey
 from headrace.kafka.share.starting import first_deliveries
 from headrace.log.batch import read_header
@@ -27,7 +30,8 @@ if TYPE_CHECKING:
     from headrace.kafka.groups.settings import GroupSettings
     from headrace.kafka.messages.share_fetch import ShareFetchRequest
     from headrace.kafka.services import Services
-    from headrace.kafka.share.deliveries import Acquired
+    from headrace.kafka.share.deliveries import Deliveries
+    from headrace.kafka.share.giving import Acquired
     from headrace.kafka.share.sessions import SharePartition, ShareSession
     from headrace.log.batch import BatchHeader
     from headrace.log.partition import PartitionLog
@@ -36,7 +40,11 @@ WHOLE_BATCHES: Final = 0
 EXACT_MODE: Final = 1
 READ_COMMITTED: Final = "read_committed"
 PARTITION_BYTES_MAX: Final = 1 * MIB
-"""What is read of one partition in one pass, or one batch. The next pass goes on behind it."""
+"""What is read of one partition in one step, or one batch. The next one goes on behind it."""
+BATCHES_PER_STEP_MAX: Final = 1_000
+"""How many batches are looked at in one step: there may be very many small ones."""
+STEPS_PER_PARTITION_MAX: Final = 4
+"""How often one pass goes on behind what nobody is to see. Others must have their turn, too."""
 
 
 class Batch(NamedTuple):
@@ -71,6 +79,8 @@ class ShareReading:
     logs: list[PartitionLog] = field(default_factory=list)
     """The partitions that may have more later."""
     keys: list[ShareKey] = field(default_factory=list)
+    is_behind: bool = False
+    """Whether there is more to look at, at once, behind what nobody is to see."""
     _record_count: int = 0
     _size_bytes: int = 0
 
@@ -89,14 +99,21 @@ class ShareReading:
 
     def take(self) -> None:
         """Let the member have it."""
+        self.services.shares.take(
+            {self._key(each.partition): each.deliveries for each in self.found if each.deliveries is not None}
+        )
         for each in self.found:
-            if each.deliveries is not None:
-                self.services.shares.take(self._key(each.partition), each.deliveries)
-            if each.acquired:
+            log = self._log(each.partition)
+            if each.acquired and log is not None:
                 self.session.gave(each.partition)
-                log = self._log(each.partition)
-                if log is not None:
-                    log.traffic.fetched_bytes += len(each.records)
+                log.traffic.fetched_bytes += len(each.records)
+
+    def keep_skipped(self) -> None:
+        """Note what nobody is to see, so that the next pass goes on behind it; the member gets nothing."""
+        skipped = (each for each in self.found if each.deliveries is not None and not each.acquired)
+        self.services.shares.skip(
+            {self._key(each.partition): each.deliveries for each in skipped if each.deliveries is not None}
+        )
 
     def starting(self) -> dict[ShareKey, Deliveries]:
         """Where the group begins to read partitions of which it has no position yet."""
@@ -155,22 +172,23 @@ class ShareReading:
         found = Found(partition=partition)
         deliveries = before.advance(log.start_offset)
         below_offset = self._readable_below(log)
-        while self._has_room and deliveries.has_room(self.settings.share_partition_max_record_locks):
+        for _ in range(STEPS_PER_PARTITION_MAX):
+            if not self._has_room or not deliveries.has_room(self.settings.share_partition_max_record_locks):
+                break
             offset = deliveries.next_offset
             records = self._records(log, offset, below_offset)
-            batches = list(_batches(records))
-            if not batches:
-                break
+            batches = list(islice(_batches(records), BATCHES_PER_STEP_MAX))
             after, found.acquired = deliveries.acquire(self._spans(log, batches, offset), self._wanted())
-            has_moved = after != deliveries
+            if after == deliveries:
+                break
             deliveries = after
             if found.acquired:
                 found.records = _cut(records, batches, found.acquired)
                 self._record_count += sum(each.offset_count for each in found.acquired)
                 self._size_bytes += len(found.records)
                 break
-            if not has_moved:
-                break
+        else:
+            self.is_behind = True
         if deliveries != before:
             found.deliveries = deliveries
         return found
@@ -224,19 +242,24 @@ class ShareReading:
 
     def _aborted(self, log: PartitionLog, batches: list[Batch], offset: int) -> set[int]:
         """Where batches of aborted transactions begin, if the group does not want to see them."""
-        if self.settings.share_isolation_level != READ_COMMITTED:
+        if self.settings.share_isolation_level != READ_COMMITTED or not batches:
             return set()
-        aborted = log.aborted_transactions(offset, batches[-1].header.last_offset + 1)
+        by_producer: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for each in log.aborted_transactions(offset, batches[-1].header.last_offset + 1):
+            by_producer[each.producer_id].append((each.first_offset, each.last_offset))
+        for ranges in by_producer.values():
+            ranges.sort()
         return {
             header.base_offset
             for header, _ in batches
-            if header.is_transactional
-            and any(
-                each.producer_id == header.producer_id
-                and each.first_offset <= header.base_offset <= each.last_offset
-                for each in aborted
-            )
+            if header.is_transactional and _is_within(header.base_offset, by_producer[header.producer_id])
         }
+
+
+def _is_within(offset: int, ranges: list[tuple[int, int]]) -> bool:
+    """Whether one of the ranges has the offset; they don't overlap, and are in order."""
+    index = bisect_right(ranges, offset, key=lambda each: each[0]) - 1
+    return index >= 0 and offset <= ranges[index][1]
 
 
 def _batches(records: bytes) -> Iterator[Batch]:

@@ -19,7 +19,7 @@ from headrace.kafka.codec.reader import compile_reader
 from headrace.kafka.codec.writer import compile_writer
 from headrace.kafka.share.deliveries import Deliveries
 from headrace.kafka.share.record_schemas import Snapshot, SnapshotKey, StateBatch
-from headrace.kafka.share.runs import DeliveryState, Run, joined
+from headrace.kafka.share.runs import DeliveryState, Run, Runs, joined
 
 if TYPE_CHECKING:
     from headrace.kafka.codec.shape import MessageClass
@@ -89,10 +89,7 @@ def decode(key: bytes, value: bytes | None) -> Stored | None:
         if value is None:
             return Stored(share_key, None)
         snapshot = _read_snapshot(value)
-        runs = tuple(
-            Run(each.first_offset, each.last_offset, DeliveryState(each.delivery_state), each.delivery_count)
-            for each in snapshot.state_batches
-        )
+        runs = _runs(snapshot)
     except (ProtocolError, ValueError) as error:
         raise CorruptBatch(
             f"a record of a share group can't be read back: {error}; its key is {key!r}"
@@ -101,6 +98,19 @@ def decode(key: bytes, value: bytes | None) -> Stored | None:
         start_offset=snapshot.start_offset, runs=joined(runs), state_epoch=snapshot.state_epoch
     )
     return Stored(share_key, deliveries, snapshot.snapshot_epoch, snapshot.create_timestamp)
+
+
+def _runs(snapshot: Snapshot) -> Runs:
+    runs = tuple(
+        Run(each.first_offset, each.last_offset, DeliveryState(each.delivery_state), each.delivery_count)
+        for each in snapshot.state_batches
+    )
+    position = snapshot.start_offset
+    for run in runs:
+        if run.first != position or run.last < run.first or run.state is DeliveryState.ACQUIRED:
+            raise ProtocolError(f"its offsets {run.first} to {run.last} don't go on from {position}")
+        position = run.last + 1
+    return runs
 
 
 def _read_snapshot(value: bytes) -> Snapshot:

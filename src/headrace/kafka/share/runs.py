@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
 NO_DEADLINE: Final = 2**63 - 1
 
@@ -58,34 +57,37 @@ class Run(NamedTuple):
 Runs = tuple[Run, ...]
 
 
-def within(runs: Runs, first: int, last: int) -> Iterator[Run]:
-    """The parts of runs that lie there."""
-    index = max(bisect_right(runs, first, key=lambda run: run.first) - 1, 0)
-    for run in runs[index:]:
-        if run.first > last:
-            return
-        if run.last >= first:
-            yield run.between(first, last)
+Value = TypeVar("Value")
 
 
-def replaced(runs: Runs, first: int, last: int, change: Callable[[Run], Run]) -> Runs:
-    """The runs with those parts changed that lie there."""
+class Part(NamedTuple, Generic[Value]):
+    """Offsets from the first to the last one, and what is to become of them."""
+
+    first: int
+    last: int
+    value: Value
+
+
+def changed(runs: Runs, parts: Sequence[Part[Value]], change: Callable[[Run, Value], Run]) -> Runs:
+    """The runs with those parts changed, which lie one behind the other. Takes one pass over both."""
     result: list[Run] = []
+    index = 0
     for run in runs:
-        if run.last < first or run.first > last:
-            result.append(run)
-            continue
-        if run.first < first:
-            result.append(run._replace(last=first - 1))
-        result.append(change(run.between(first, last)))
-        if run.last > last:
-            result.append(run._replace(first=last + 1))
+        position = run.first
+        while index < len(parts) and parts[index].first <= run.last:
+            part = parts[index]
+            if part.last >= position:
+                if part.first > position:
+                    result.append(run.between(position, part.first - 1))
+                inner = run.between(max(part.first, position), part.last)
+                result.append(change(inner, part.value))
+                position = inner.last + 1
+            if part.last > run.last:
+                break
+            index += 1
+        if position <= run.last:
+            result.append(run.between(position, run.last))
     return tuple(result)
-
-
-def put(runs: Runs, other: Run) -> Runs:
-    """The runs with another state of its offsets."""
-    return replaced(runs, other.first, other.last, lambda part: other.between(part.first, part.last))
 
 
 def joined(runs: Runs) -> Runs:

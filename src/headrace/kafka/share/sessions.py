@@ -68,12 +68,15 @@ class ShareSessions:
     def open(
         self, key: SessionKey, connection: str, partitions: Iterable[SharePartition]
     ) -> ShareSession | ErrorCode:
-        """Begin a session, where there is room for one. There must be none of that key."""
-        assert key not in self._sessions
+        """Begin a session, where there is room for one; it takes the place of the member's last one."""
         session = ShareSession(key, connection, partitions=OrderedDict.fromkeys(partitions))
-        is_full = len(self._sessions) >= self._count_max
-        if is_full or self._partition_count + len(session.partitions) > PARTITION_COUNT_MAX:
+        before = self._sessions.get(key)
+        left_count = self._partition_count - (0 if before is None else len(before.partitions))
+        is_full = before is None and len(self._sessions) >= self._count_max
+        if is_full or left_count + len(session.partitions) > PARTITION_COUNT_MAX:
             return ErrorCode.share_session_limit_reached
+        if before is not None:
+            self.close(before)
         self._sessions[key] = session
         self._by_connection.setdefault(connection, {})[key] = None
         self._partition_count += len(session.partitions)
@@ -97,16 +100,16 @@ class ShareSessions:
     def change(
         self, session: ShareSession, added: Iterable[SharePartition], forgotten: Iterable[SharePartition]
     ) -> ErrorCode:
-        """Fetch other partitions from now on."""
+        """Fetch other partitions from now on; where there is no room for them, all stays as it is."""
+        after = OrderedDict(session.partitions)
         for partition in forgotten:
-            if partition in session.partitions:
-                del session.partitions[partition]
-                self._partition_count -= 1
-        new = [partition for partition in dict.fromkeys(added) if partition not in session.partitions]
-        if self._partition_count + len(new) > PARTITION_COUNT_MAX:
+            after.pop(partition, None)
+        after.update(dict.fromkeys(each for each in added if each not in after))
+        count = self._partition_count + len(after) - len(session.partitions)
+        if count > PARTITION_COUNT_MAX:
             return ErrorCode.share_session_limit_reached
-        session.partitions.update(dict.fromkeys(new))
-        self._partition_count += len(new)
+        session.partitions = after
+        self._partition_count = count
         return ErrorCode.none
 
     def close(self, session: ShareSession) -> None:
@@ -121,7 +124,3 @@ class ShareSessions:
     def of_connection(self, connection: str) -> list[ShareSession]:
         """Those that were opened on a connection."""
         return [self._sessions[key] for key in self._by_connection.get(connection, ())]
-
-    def of_group(self, group_id: str) -> list[ShareSession]:
-        """Those of a group's members."""
-        return [session for (group, _), session in self._sessions.items() if group == group_id]

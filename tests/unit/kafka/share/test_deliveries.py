@@ -5,16 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from headrace.kafka.share.deliveries import (
-    Acknowledgement,
-    AcknowledgeType,
-    Acquired,
-    Acquisition,
-    Deliveries,
-    Patience,
-    Refused,
-    Span,
-)
+from headrace.kafka.share.deliveries import Acknowledgement, AcknowledgeType, Deliveries, Patience, Refused
+from headrace.kafka.share.giving import Acquired, Acquisition, Span
 from headrace.kafka.share.runs import DeliveryState
 
 PATIENCE = Patience(delivery_count_max=3, renewed_until_ms=900)
@@ -241,6 +233,34 @@ def test_no_more_than_so_many_offsets_are_in_flight_but_for_the_end_of_a_batch()
     deliveries = deliveries.acknowledge("m", [Acknowledgement(5, 5, RELEASE)], PATIENCE)
     assert deliveries.has_room(6), "what has come back can be given out"
     assert deliveries.acquire(spans((4, 7), (8, 9)), limited)[1] == (Acquired(5, 5, 2),)
+
+
+def test_what_has_come_back_of_a_batch_that_is_in_flight_in_part_is_given_out_though_no_more_may_be() -> None:
+    limited = wanted(record_count_max=5, is_exact=True, in_flight_count_max=5)
+    deliveries, acquired = Deliveries(start_offset=0).acquire(spans((0, 9)), limited)
+    assert acquired == (Acquired(0, 4, 1),)
+    deliveries = deliveries.acknowledge("m", [Acknowledgement(0, 4, RELEASE)], PATIENCE)
+    assert deliveries.acquire(spans((0, 9)), limited)[1] == (Acquired(0, 4, 2),)
+
+
+def test_no_more_batches_are_looked_at_than_are_given_out() -> None:
+    batches = iter(spans((0, 1), (2, 3), (4, 5), (6, 7)))
+    Deliveries(start_offset=0).acquire(batches, wanted(record_count_max=4))
+    assert next(batches).first >= 6
+
+
+def test_thousands_of_offsets_of_which_each_has_its_own_word_take_one_pass() -> None:
+    count = 50_000
+    each = tuple(AcknowledgeType.ACCEPT if number % 2 else AcknowledgeType.RELEASE for number in range(count))
+    deliveries = after_acquiring(0, count - 1)
+    deliveries = deliveries.acknowledge("m", [Acknowledgement(0, count - 1, each)], PATIENCE)
+    assert (deliveries.start_offset, deliveries.settled_count) == (0, count // 2)
+    several, acquired = deliveries.acquire(
+        spans(*((number, number) for number in range(count))),
+        wanted(record_count_max=count, in_flight_count_max=1),
+    )
+    assert len(acquired) == count // 2
+    assert several.next_offset == count
 
 
 def test_a_position_that_is_moved_by_hand_begins_anew() -> None:

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headrace.kafka.share.deliveries import Acknowledgement, Acquisition, Deliveries, Patience, Refused, Span
+from headrace.kafka.share.deliveries import Acknowledgement, Deliveries, Patience, Refused
+from headrace.kafka.share.giving import Acquisition, Span
 from headrace.kafka.share.records import ShareKey, Stored, decode, encode_key, encode_value
 from headrace.kafka.share.runs import DeliveryState
 
@@ -53,8 +54,14 @@ class DeliveriesMachine(RuleBasedStateMachine):
         self.deleted_below = 0
         self.now_ms = 0
 
-    @rule(member=MEMBERS, count=st.integers(1, 10), is_exact=st.booleans(), batch_count=st.integers(1, 9))
-    def acquire(self, member: str, count: int, is_exact: bool, batch_count: int) -> None:
+    @rule(
+        member=MEMBERS,
+        count=st.integers(1, 10),
+        is_exact=st.booleans(),
+        batch_count=st.integers(1, 9),
+        in_flight=st.sampled_from([1, 3, 6, OFFSET_COUNT]),
+    )
+    def acquire(self, member: str, count: int, is_exact: bool, batch_count: int, in_flight: int) -> None:
         begin = self.deliveries.next_offset
         spans = [
             Span(max(first, begin), first + BATCH - 1)
@@ -67,11 +74,13 @@ class DeliveriesMachine(RuleBasedStateMachine):
             record_count_max=count,
             is_exact=is_exact,
             batch_count=batch_count,
-            in_flight_count_max=OFFSET_COUNT,
+            in_flight_count_max=in_flight,
             delivery_count_max=DELIVERY_COUNT_MAX,
         )
+        expected = self._expected(spans, count, is_exact=is_exact, in_flight=in_flight)
+        may_come = self.deliveries.next_offset < self.deliveries.end_offset
         self.deliveries, acquired = self.deliveries.acquire(spans, wanted)
-        expected = self._expected(spans, count, is_exact=is_exact)
+        assert acquired or not may_come, "what has come back can be given out, whatever is in flight"
         given = [
             (number, each.delivery_count) for each in acquired for number in range(each.first, each.last + 1)
         ]
@@ -81,13 +90,19 @@ class DeliveriesMachine(RuleBasedStateMachine):
                 DeliveryState.ACQUIRED, delivery_count, member, self.now_ms + LOCK_MS
             )
 
-    def _expected(self, spans: list[Span], count: int, *, is_exact: bool) -> list[tuple[int, int]]:
+    def _expected(
+        self, spans: list[Span], count: int, *, is_exact: bool, in_flight: int
+    ) -> list[tuple[int, int]]:
         """Offset by offset: the first ones, or some of those that have failed often."""
         expected: list[tuple[int, int]] = []
+        end = self.deliveries.end_offset
         for span in spans:
             if len(expected) >= count:
                 break
-            for number in range(span.first, span.last + 1):
+            is_full = end - self.deliveries.start_offset >= in_flight
+            last = min(span.last, end - 1) if is_full else span.last
+            end = max(end, last + 1)
+            for number in range(span.first, last + 1):
                 offset = self.offsets[number]
                 if offset.state is not DeliveryState.AVAILABLE or (is_exact and len(expected) >= count):
                     continue

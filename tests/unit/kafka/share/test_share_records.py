@@ -61,6 +61,21 @@ def test_a_position_that_is_no_more_has_no_value() -> None:
     assert decode(encode_key(KEY), None) == gone
 
 
+@pytest.mark.parametrize(
+    "runs",
+    [
+        (Run(11, 12, DeliveryState.AVAILABLE, 1),),
+        (Run(10, 12, DeliveryState.AVAILABLE, 1), Run(14, 15, DeliveryState.AVAILABLE, 2)),
+        (Run(10, 12, DeliveryState.AVAILABLE, 1), Run(12, 15, DeliveryState.ARCHIVED, 1)),
+        (Run(10, 9, DeliveryState.AVAILABLE, 1),),
+    ],
+)
+def test_offsets_with_gaps_are_not_believed(runs: tuple[Run, ...]) -> None:
+    damaged = Stored(KEY, Deliveries(start_offset=10, runs=runs))
+    with pytest.raises(CorruptBatch, match="don't go on from"):
+        decode(encode_key(KEY), encode_value(damaged, now_ms=0))
+
+
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\1rest"])
 def test_records_of_other_kinds_are_passed_over(key: bytes) -> None:
     assert decode(key, b"anything") is None

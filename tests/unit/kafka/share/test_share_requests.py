@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from headrace.kafka.answer import Pending
+from headrace.kafka.groups import coordinator
 from headrace.kafka.groups.consumer.state import ConsumerGroup
 from headrace.kafka.groups.coordinator import GroupChanged
 from headrace.kafka.messages.alter_share_group_offsets import (
@@ -44,6 +46,9 @@ from headrace.kafka.messages.share_fetch import (
     ShareFetchRequest,
 )
 from headrace.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+from headrace.kafka.services import SHARE_STATE_TOPIC
+from headrace.kafka.share import reading
+from headrace.kafka.share.records import ShareKey, encode_key
 from headrace.log.batch import decode_records, encode_batch, read_header
 from headrace.log.record import Record
 from headrace.testing.engine_by_hand import EngineByHand
@@ -399,6 +404,166 @@ def test_a_fetch_that_nobody_waits_for_any_more_takes_nothing(bench: Bench) -> N
     assert bench.got("n") == [Got(0, 0, 0, 1)]
 
 
+def test_those_who_wait_are_told_when_all_of_an_answer_is_taken_in(bench: Bench) -> None:
+    for partition in (0, 1):
+        bench.produce(partition, "a", "b", "c")
+    bench.fetch()
+    bench.join("n")
+    bench.fetch("n", port=2)
+    waiting = bench.ask(FETCH, 2, bench.fetch_request("n", max_wait_ms=60_000, min_bytes=500), port=2)
+    bench.produce(1, "d", "e")
+    assert not waiting.is_resolved
+    bench.fetch(said={0: [(0, 2, RELEASE)], 1: [(0, 2, ACCEPT)]}, max_records=0)
+    bench.settle()
+    told = given(waiting.response) if waiting.is_resolved else []
+    bench.join("o")
+    assert not set(told) & set(bench.got("o"))
+
+
+def test_members_that_wait_together_are_each_given_something_else_and_nobody_else_anything(
+    bench: Bench,
+) -> None:
+    """A marker that one of them passes over wakes the others while the first is being served."""
+    waiting = []
+    for member in "mno":
+        bench.join(member)
+        bench.fetch(member)
+        request = bench.fetch_request(member, max_wait_ms=5_000, min_bytes=1, max_records=1)
+        waiting.append(bench.ask(FETCH, 2, request))
+    log = bench.store.topics["t"].partitions[0]
+    log.append_marker(5, 0, commits=True)
+    for value in "abcdef":
+        record = Record(timestamp_ms=0, key=None, value=value.encode())
+        log.append(encode_batch([record]), size_bytes_max=SIZE_MAX)
+    bench.services.commit.appended(log)
+    bench.settle()
+    told = [each for answer in waiting for each in given(answer.response)]
+    assert sorted(told) == [Got(0, 1, 1, 1), Got(0, 2, 2, 1), Got(0, 3, 3, 1)]
+    held = [run for each in bench.services.shares.of_group(GROUP).values() for run in each.runs]
+    assert sum(run.offset_count for run in held if run.member_id) == len(told)
+    assert bench.services.watchers.count == 0
+
+
+class Crowd:
+    """Members that fetch, wait, speak of several partitions at once, go, and come back, at random."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.bench = Bench()
+        self.members = ["m", "n", "o"]
+        for member in self.members[1:]:
+            self.bench.join(member)
+        self.waiting: dict[str, Any] = {}
+        """By member, what it waits for."""
+        self.held: dict[tuple[int, int], str] = {}
+        """By partition and offset, who has been told that it has it."""
+        self.sequences: dict[tuple[int, int], int] = {}
+
+    def step(self) -> None:
+        member = self.chance.choice(self.members)
+        actions = (self.produce, self.end_transaction, self.fetch, self.fetch, self.fetch, self.wait, self.go)
+        self.chance.choice(actions)(member)
+        self.bench.settle()
+        self.check()
+
+    def produce(self, _member: str) -> None:
+        self.bench.produce(self.chance.randrange(2), *"ab"[: self.chance.randrange(1, 3)])
+
+    def end_transaction(self, _member: str) -> None:
+        place = partition, producer = self.chance.randrange(2), self.chance.randrange(2)
+        own: dict[str, Any] = {"producer_id": 7 + producer, "producer_epoch": 0, "attributes": 0x10}
+        sequence = self.sequences.get(place, 0)
+        self.bench.produce(partition, "x", base_sequence=sequence, **own)
+        self.sequences[place] = sequence + 1
+        log = self.bench.store.topics["t"].partitions[partition]
+        log.append_marker(7 + producer, 0, commits=self.chance.random() < 0.5)
+        self.bench.services.commit.appended(log)
+
+    def fetch(self, member: str) -> None:
+        if member in self.waiting:
+            return
+        request = self.bench.fetch_request(
+            member,
+            said=self.words(member) if member in self.bench.epochs else {},
+            max_wait_ms=self.chance.choice((0, 2_000)),
+            min_bytes=self.chance.choice((1, 200)),
+            max_records=self.chance.choice((1, 2, 500)),
+            share_acquire_mode=self.chance.randrange(2),
+        )
+        self.waiting[member] = self.bench.ask(FETCH, 2, request, port=self.port(member))
+
+    def words(self, member: str) -> dict[int, list[tuple[int, int, int]]]:
+        """What a member says of some of what it has."""
+        words: dict[int, list[tuple[int, int, int]]] = {}
+        for partition, offset in sorted(place for place, owner in self.held.items() if owner == member):
+            if self.chance.random() < 0.6:
+                kind = self.chance.choice((ACCEPT, ACCEPT, RELEASE, REJECT))
+                words.setdefault(partition, []).append((offset, offset, kind))
+        return words
+
+    def wait(self, _member: str) -> None:
+        self.bench.advance(self.chance.choice((500, 3_000, LOCK_MS + 1)))
+
+    def go(self, member: str) -> None:
+        answer = self.waiting.pop(member, None)
+        if isinstance(answer, Pending):
+            answer.abandon()
+        self.bench.services.shares.connection_lost(f"127.0.0.1:{self.port(member)}")
+        self.bench.epochs.pop(member, None)
+
+    def port(self, member: str) -> int:
+        return self.members.index(member) + 1
+
+    def check(self) -> None:
+        """What members have been told is what they have."""
+        told: list[tuple[int, int]] = []
+        for member, answer in tuple(self.waiting.items()):
+            if isinstance(answer, Pending) and not answer.is_resolved:
+                continue
+            del self.waiting[member]
+            for each in given(answer.response if isinstance(answer, Pending) else answer):
+                places = [(each.partition, offset) for offset in range(each.first, each.last + 1)]
+                told += places
+                self.held |= dict.fromkeys(places, member)
+        now = {
+            (key.partition, offset): run.member_id
+            for key, deliveries in self.bench.services.shares.of_group(GROUP).items()
+            for run in deliveries.runs
+            if run.member_id
+            for offset in range(run.first, run.last + 1)
+        }
+        assert len(told) == len(set(told)), "two members were given the same"
+        assert now.items() <= self.held.items(), "somebody has what nobody was given"
+        assert set(told) <= now.keys(), "somebody was given what it has not got"
+        self.held = {place: owner for place, owner in self.held.items() if now.get(place) == owner}
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_what_members_are_told_is_what_they_have(seed: int) -> None:
+    crowd = Crowd(seed)
+    for _ in range(60):
+        crowd.step()
+
+
+def test_whoever_goes_while_its_group_begins_leaves_nothing_behind(bench: Bench) -> None:
+    answer = bench.ask(FETCH, 2, bench.fetch_request(max_wait_ms=5_000, min_bytes=1))
+    answer.abandon()
+    bench.settle()
+    assert bench.services.watchers.count == 0
+
+
+def test_a_client_that_goes_before_the_topic_of_positions_is_there_opens_no_session() -> None:
+    bench = Bench()
+    begun: list[Any] = []
+    bench.services.topics._submit = lambda work, then: begun.append((work, then))
+    answer = bench.ask(FETCH, 2, bench.fetch_request())
+    answer.abandon()
+    for work, then in begun:
+        work()
+        then()
+    assert len(bench.services.shares.sessions) == 0
+
+
 def test_acknowledgements_may_come_with_a_fetch(bench: Bench) -> None:
     bench.produce(0, "a", "b")
     bench.fetch()
@@ -531,6 +696,30 @@ def test_no_more_is_given_out_than_may_be_in_flight() -> None:
     assert bench.got() == [Got(0, 120, 179, 1)]
 
 
+def test_a_long_run_of_aborted_records_is_passed_over_little_by_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "BATCHES_PER_STEP_MAX", 2)
+    bench = Bench()
+    bench.set_group({"share.isolation.level": "read_committed"})
+    log = bench.store.topics["t"].partitions[0]
+    for number in range(20):
+        own: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "attributes": 0x10}
+        bench.produce(0, "aborted", base_sequence=number, **own)
+        log.append_marker(5, 0, commits=False)
+    bench.produce(0, "seen")
+    answer = bench.ask(FETCH, 2, bench.fetch_request(max_wait_ms=5_000, min_bytes=1))
+    bench.settle()
+    turns = 0
+    while not answer.is_resolved:
+        bench.advance(1)
+        bench.settle()
+        turns += 1
+        assert turns < 20
+    assert turns > 1
+    assert given(answer.response) == [Got(0, 40, 40, 1)]
+
+
 def test_partitions_take_turns(bench: Bench) -> None:
     for partition in (0, 1, 0, 1):
         bench.produce(partition, "x")
@@ -566,6 +755,61 @@ def test_what_can_not_be_synced_is_not_answered_as_kept(bench: Bench) -> None:
     answer = bench.ask(ACKNOWLEDGE, 2, bench.acknowledge_request("m", 0, (0, 0, ACCEPT)))
     assert verdict(answer) is not ErrorCode.none
     bench.advance(LOCK_MS + 1)
+
+
+def test_positions_that_can_not_be_read_back_are_named_and_hold_up_nothing_else(bench: Bench) -> None:
+    bench.produce(0, "a")
+    bench.fetch()
+    log = bench.store.topics[SHARE_STATE_TOPIC].partitions[0]
+    key = encode_key(ShareKey(GROUP, UUID(int=1), 0))
+    log.append(
+        encode_batch([Record(timestamp_ms=0, key=key, value=b"\0\0nonsense")]), size_bytes_max=SIZE_MAX
+    )
+    bench.services.commit.appended(log)
+    bench.settle()
+    bench.crash()
+    bench.epochs.clear()
+    assert bench.fetch().error_code is ErrorCode.corrupt_message
+    assert bench.acknowledge("m", 0).error_code is ErrorCode.corrupt_message
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
+    (group,) = bench.tell(DESCRIBE, 1, DescribeShareGroupOffsetsRequest(groups=(asked,))).groups
+    assert group.error_code is ErrorCode.corrupt_message
+    assert GROUP in group.error_message
+    deleted = bench.tell(20, 6, DeleteTopicsRequest(topics=(DeleteTopicState(name="t"),), timeout_ms=1_000))
+    assert deleted.responses[0].error_code is ErrorCode.none
+
+
+def test_snapshots_may_be_counted_for_ever(bench: Bench) -> None:
+    bench.produce(0, "a")
+    bench.fetch()
+    positions = bench.services.shares.load()  # type: ignore[attr-defined]  # it stands for them
+    for key, stored in positions._stored.items():
+        positions._stored[key] = stored._replace(snapshot_epoch=2**31 - 1)
+    assert verdict(bench.acknowledge("m", 0, (0, 0, ACCEPT))) is ErrorCode.none
+
+
+def test_a_partition_that_is_named_twice_is_judged_as_a_whole(bench: Bench) -> None:
+    bench.produce(0, *"abcd")
+    bench.fetch()
+    request = bench.acknowledge_request("m", 0, (0, 5, ACCEPT))
+    again = bench.acknowledge_request("m", 0, (1, 1, ACCEPT), epoch=0)
+    (topic,), (other,) = request.topics, again.topics
+    both = replace(topic, partitions=topic.partitions + other.partitions)
+    answer = bench.tell(ACKNOWLEDGE, 2, replace(request, topics=(both,)))
+    assert verdict(answer) is ErrorCode.invalid_request
+    assert bench.start_offsets()[0] == (0, 4)
+
+
+def test_a_crash_of_the_broker_may_cost_one_delivery_more_and_loses_nothing(bench: Bench) -> None:
+    bench.set_group({"share.delivery.count.limit": "2"})
+    bench.produce(0, "a", "b")
+    assert bench.got() == [Got(0, 0, 1, 1)]
+    bench.acknowledge("m", 0, (0, 0, RELEASE))
+    assert bench.got() == [Got(0, 0, 0, 2)]
+    bench.acknowledge("m", 0, (1, 1, ACCEPT))
+    bench.crash()
+    bench.epochs.clear()
+    assert bench.got() == [Got(0, 0, 0, 3)]
 
 
 def test_records_that_nobody_gets_through_are_counted_and_said(
@@ -639,7 +883,9 @@ def test_positions_are_told_with_what_is_left(bench: Bench) -> None:
     ]
 
 
-def alter(bench: Bench, group_id: str = GROUP, topic: str = "t", partition: int = 0, offset: int = 1) -> Any:
+def alter(
+    bench: EngineByHand, group_id: str = GROUP, topic: str = "t", partition: int = 0, offset: int = 1
+) -> Any:
     request = AlterShareGroupOffsetsRequest(
         group_id=group_id,
         topics=(
@@ -672,6 +918,21 @@ def test_a_group_that_there_is_not_can_be_placed_before_it_begins(bench: Bench) 
     assert "new" in bench.services.groups.coordinator.share_groups
     bench.crash()
     assert "new" in bench.services.groups.coordinator.share_groups
+
+
+def test_a_group_is_placed_on_a_broker_that_has_never_seen_one() -> None:
+    bench = EngineByHand()
+    bench.store.catalog.begin_creation("t", 1).at_once()
+    assert alter(bench, "new").error_code is ErrorCode.none
+
+
+def test_there_are_only_so_many_groups_and_none_without_a_name(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "GROUP_COUNT_MAX", 2)
+    assert alter(bench, "new").error_code is ErrorCode.none
+    assert alter(bench, "newer").error_code is ErrorCode.policy_violation
+    assert alter(bench, "  ").error_code is ErrorCode.invalid_group_id
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("t", 9), ("none", 0)])

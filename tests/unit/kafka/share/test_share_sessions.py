@@ -87,3 +87,25 @@ def test_a_connection_knows_its_sessions() -> None:
     assert sessions.of_connection("c") == [other]
     sessions.close(other)
     assert sessions.of_connection("c") == []
+
+
+def test_a_new_session_of_a_member_takes_the_place_of_its_last_one() -> None:
+    sessions = ShareSessions(1)
+    opened(sessions)
+    other = opened(sessions, connection="d")
+    assert sessions.get(KEY) is other
+    assert sessions.of_connection("c") == []
+    assert len(sessions) == 1
+
+
+def test_a_session_stays_as_it_is_where_there_is_no_room_for_what_it_wants(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(share_sessions, "PARTITION_COUNT_MAX", 2)
+    sessions = ShareSessions(10)
+    session = opened(sessions)
+    added = [(TOPIC, 2), (TOPIC, 3)]
+    assert sessions.change(session, added, [(TOPIC, 0)]) is ErrorCode.share_session_limit_reached
+    assert list(session.partitions) == [(TOPIC, 0), (TOPIC, 1)]
+    assert sessions.open(KEY, "d", [*added, (TOPIC, 4)]) is ErrorCode.share_session_limit_reached
+    assert sessions.get(KEY) is session
