@@ -17,7 +17,6 @@ from headrace.kafka.client_connection import ClientConnection
 from headrace.kafka.commit import GroupCommit, call_now
 from headrace.kafka.fetch_sessions import FetchSessions
 from headrace.kafka.groups_on_demand import GroupsOnDemand
-from headrace.kafka.metrics.counters import Counters
 from headrace.kafka.open_connections import OpenConnections
 from headrace.kafka.producer_ids import ProducerIds
 from headrace.kafka.producer_transactions import ProducerTransactions
@@ -88,10 +87,7 @@ class Engine:
             # The members' time runs from now on; and metrics ask on a thread of their own.
             on_demand.load()
         groups = cast("ConsumerGroups", on_demand)
-        counters = Counters()
-        shares = PositionsOnDemand(
-            store, lambda: _new_positions(config, store, clock, loop, commit, groups, counters)
-        )
+        shares = PositionsOnDemand(store, lambda: _new_positions(self.services))
         producer_ids = ProducerIds(store, submit, commit.fail)
         self.services = Services(
             config=config,
@@ -119,8 +115,8 @@ class Engine:
             new_id=new_id,
             shares=cast("SharePositions", shares),
             unsent_answers=UnsentAnswers(config.unsent_bytes_max),
-            counters=counters,
         )
+        shares.load_what_was_written()
         self.budgets = Budgets(config.in_flight_bytes_max, frame_bytes_max=config.frame_bytes_max)
         store.make_checkpoints(CheckpointRequests(store, submit, commit.fail).ask)
 
@@ -174,23 +170,7 @@ def _new_groups(
     return ConsumerGroups(config, store, clock, loop, commit)
 
 
-def _new_positions(  # noqa: PLR0917  # the parts of an engine
-    config: BrokerConfig,
-    store: LogStore,
-    clock: Clock,
-    loop: EventLoop,
-    commit: GroupCommit,
-    groups: ConsumerGroups,
-    counters: Counters,
-) -> SharePositions:
+def _new_positions(services: Services) -> SharePositions:
     from headrace.kafka.share.positions import SharePositions  # noqa: PLC0415  # see share/on_demand.py
 
-    return SharePositions(
-        store,
-        clock,
-        loop,
-        commit,
-        settings_of=groups.settings_of,
-        counters=counters,
-        session_count_max=config.share_session_count_max,
-    )
+    return SharePositions(services)

@@ -21,6 +21,7 @@ class GroupTimers(Generic[Key]):
         self._now_ms = now_ms
         self._ring = ring
         self._timers: dict[Key, tuple[int, Timer]] = {}
+        self._is_closed = False
 
     def set(self, group_id: Key, deadline_ms: int | None) -> None:
         """Ring for the group once the deadline has passed; never, where there is none."""
@@ -31,13 +32,14 @@ class GroupTimers(Generic[Key]):
         if running is not None:
             running[1].cancel()
             del self._timers[group_id]
-        if deadline_ms is not None:
+        if deadline_ms is not None and not self._is_closed:
             delay_s = max(0, deadline_ms - self._now_ms() + 1) / 1000
             timer = self._scheduler.call_later(delay_s, lambda: self._rung(group_id))
             self._timers[group_id] = (deadline_ms, timer)
 
     def close(self) -> None:
-        """Ring no more."""
+        """Ring no more, whatever is set from now on."""
+        self._is_closed = True
         for _, timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

@@ -17,12 +17,15 @@ among them.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from headrace.kafka.budget import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger: Final = logging.getLogger(__name__)
 
 HELD_FILES_MAX: Final = 256
 """Over all connections. What would need more waits in memory."""
@@ -80,7 +83,11 @@ class UnsentAnswers:
         if by_bytes < 0 and self._waiting and self.room_bytes:
             waiting, self._waiting = self._waiting, {}
             for try_again in waiting:
-                try_again()
+                try:
+                    try_again()
+                except Exception:
+                    # A mistake of ours in one must not keep the others waiting.
+                    logger.exception("what waited for room failed in an unexpected way")
 
 
 class Backlog:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.kafka.budget import PACE_BYTES_PER_S_MIN, PACE_WINDOW_S
 from headrace.kafka.unsent_answers import HELD_FILES_MAX, Backlog, UnsentAnswers
 
@@ -136,3 +138,21 @@ def test_what_a_client_takes_from_files_counts_for_its_pace() -> None:
     reads.note_files(1, sent_bytes=int(PACE_BYTES_PER_S_MIN * PACE_WINDOW_S))
     assert not reads.is_too_slow(PACE_WINDOW_S)
     assert reads.is_too_slow(2 * PACE_WINDOW_S)
+
+
+def test_a_mistake_in_one_that_waits_for_room_keeps_nobody_else_waiting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unsent = UnsentAnswers(100)
+    slow = Backlog(unsent)
+    calls: list[str] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    slow.note(150)
+    assert not unsent.has_room(fail)
+    assert not unsent.has_room(lambda: calls.append("again"))
+    slow.note(0)
+    assert calls == ["again"]
+    assert "ZeroDivisionError" in caplog.text

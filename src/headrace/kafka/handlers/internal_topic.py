@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.kafka.answer import Pending, follow
+from headrace.kafka.answer import Pending, Silence, follow
 from headrace.kafka.services import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -40,8 +40,15 @@ def needing(topic: str, handler: Handler) -> Handler:
 
         def go_on(_outcome: object) -> None:
             # A request of a client that has gone meanwhile must not begin anything that only it could end.
-            if not is_abandoned:
-                follow(pending, handler(call, request))
+            if is_abandoned:
+                return
+            try:
+                outcome = handler(call, request)
+            except Exception:
+                # A mistake of ours: as anywhere else, it closes the connection.
+                pending.resolve(Silence.CLOSE)
+                raise
+            follow(pending, outcome)
 
         pending.on_abandoned = abandon
         services.topics.ensure(topic, PARTITION_COUNT, INTERNAL_TOPICS[topic], go_on)

@@ -141,10 +141,13 @@ class _ShareFetch:
         if error is not None:
             follow(self._pending, self._failed(error))
             return
-        if self._look(is_last_time=self._request.max_wait_ms <= 0):
-            return
         wait_ms = min(self._request.max_wait_ms, self._services.config.fetch_wait_ms_max)
-        self._timer = self._services.scheduler.call_later(wait_ms / 1000, self._give_up)
+        try:
+            if not self._look(is_last_time=wait_ms <= 0):
+                self._timer = self._services.scheduler.call_later(wait_ms / 1000, self._give_up)
+        except Exception:
+            self._fail_unexpectedly()
+            raise
 
     def _reading(self) -> ShareReading:
         return ShareReading(self._services, self._session, self._request, self._settings)
@@ -167,7 +170,6 @@ class _ShareFetch:
             return True
         if self._watched is None:
             self._watched = reading
-            self._services.watchers.watch(reading.logs, self._look_again)
             self._services.shares.watch(reading.keys, self._look_again)
         reading.keep_skipped()
         if reading.is_behind and not self._is_over:
@@ -196,7 +198,6 @@ class _ShareFetch:
     def _stop(self) -> None:
         self._is_over = True
         if self._watched is not None:
-            self._services.watchers.unwatch(self._watched.logs, self._look_again)
             self._services.shares.unwatch(self._watched.keys, self._look_again)
             self._watched = None
         self._services.unsent_answers.forget(self._look_again)

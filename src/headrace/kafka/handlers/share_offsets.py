@@ -10,6 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.kafka.answer import Pending
 from headrace.kafka.audit import audit, listing
 from headrace.kafka.groups.coordinator import GroupChanged, Outcome
+from headrace.kafka.groups.share.refusal import GROUP_ID_BYTES_MAX
 from headrace.kafka.groups.share.state import ShareGroup
 from headrace.kafka.handlers.produce import error_code_of
 from headrace.kafka.messages.alter_share_group_offsets import (
@@ -173,8 +174,8 @@ def _refusal(services: Services, group_id: str, *, must_exist: bool) -> tuple[Er
     """Why the positions of a group can't be changed, if they can't."""
     coordinator = services.groups.coordinator
     group = coordinator.share_groups.get(group_id)
-    if not group_id.strip():
-        return ErrorCode.invalid_group_id, "The group has no name."
+    if not group_id.strip() or len(group_id.encode()) > GROUP_ID_BYTES_MAX:
+        return ErrorCode.invalid_group_id, f"The group has no name, or one above {GROUP_ID_BYTES_MAX} bytes."
     if group is None and group_id in coordinator:
         return ErrorCode.group_id_not_found, f"Group {group_id} is not a share group."
     if group is None and must_exist:
@@ -232,10 +233,11 @@ def _described_topic(
             partitions.append(DescribeShareGroupOffsetsResponsePartition(partition_index=index))
             continue
         deliveries = known.advance(log.start_offset)
+        # A position may have been moved past the end.
         left_count = services.commit.high_watermark(log) - deliveries.start_offset - deliveries.settled_count
         partitions.append(
             DescribeShareGroupOffsetsResponsePartition(
-                partition_index=index, start_offset=deliveries.start_offset, lag=left_count
+                partition_index=index, start_offset=deliveries.start_offset, lag=max(left_count, 0)
             )
         )
     return DescribeShareGroupOffsetsResponseTopic(

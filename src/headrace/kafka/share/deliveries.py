@@ -94,6 +94,11 @@ class Deliveries:
         return sum(run.offset_count for run in self.runs if run.is_settled)
 
     @property
+    def available_count(self) -> int:
+        """How many offsets in flight can be given out."""
+        return sum(run.offset_count for run in self.runs if run.state is DeliveryState.AVAILABLE)
+
+    @property
     def next_deadline_ms(self) -> int | None:
         """When time itself gives something back next."""
         deadline_ms = min((run.deadline_ms for run in self.runs), default=NO_DEADLINE)
@@ -153,6 +158,14 @@ class Deliveries:
         kept = tuple(run.between(start_offset, run.last) for run in self.runs if run.last >= start_offset)
         after = self._with(kept)
         return replace(after, start_offset=max(start_offset, after.start_offset))
+
+    def retreat(self, end_offset: int) -> Deliveries:
+        """Forget offsets that the log has never had, or has lost: they may be given to other records."""
+        if end_offset >= self.end_offset:
+            return self
+        kept = tuple(run.between(run.first, end_offset - 1) for run in self.runs if run.first < end_offset)
+        after = self._with(kept)
+        return replace(after, start_offset=min(end_offset, after.start_offset))
 
     def moved_to(self, start_offset: int) -> Deliveries:
         """Begin anew somewhere, by hand."""

@@ -1,11 +1,12 @@
-"""Share groups' positions, loaded when they are first needed: most brokers never see a share group."""
+"""Share groups' positions, loaded when there are any or are to be: most brokers never see a share group."""
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from headrace.errors import HeadraceError, StorageError
+from headrace.errors import CorruptBatch, HeadraceError, StorageError
 from headrace.kafka.services import SHARE_STATE_TOPIC
 
 if TYPE_CHECKING:
@@ -34,13 +35,22 @@ class PositionsOnDemand:
         if self._positions is None:
             try:
                 self._positions = self._make()
-            except HeadraceError as error:
+            except CorruptBatch as error:
                 logger.error("share groups can't be served: %s", error)  # noqa: TRY400  # the message says it all
                 self._failure = error
                 raise
             except (OSError, ImportError) as error:
                 raise StorageError(f"loading share groups failed: {error}") from error
         return self._positions
+
+    def load_what_was_written(self) -> None:
+        """Hold positions against the logs as a start has found them; most brokers have none.
+
+        What can't be read is told to those who ask for it.
+        """
+        if SHARE_STATE_TOPIC in self._store.topics:
+            with suppress(HeadraceError):
+                self.load()
 
     def connection_lost(self, connection: str) -> None:
         """End the sessions of a connection. Where nothing was needed yet, there are none."""

@@ -20,6 +20,7 @@ from kio.schema.errors import ErrorCode
 from headrace.config import MIB
 from headrace.errors import CorruptBatch, HeadraceError, OffsetOutOfRange, PartitionClosed
 from headrace.kafka.share.giving import Acquisition, Span
+from headrace.kafka.share.positions import READ_COMMITTED
 from headrace.kafka.share.records import ShareKey
 from headrace.kafka.share.starting import first_deliveries
 from headrace.log.batch import read_header
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 WHOLE_BATCHES: Final = 0
 EXACT_MODE: Final = 1
-READ_COMMITTED: Final = "read_committed"
 PARTITION_BYTES_MAX: Final = 1 * MIB
 """What is read of one partition in one step, or one batch. The next one goes on behind it."""
 BATCHES_PER_STEP_MAX: Final = 1_000
@@ -76,9 +76,8 @@ class ShareReading:
     request: ShareFetchRequest
     settings: GroupSettings
     found: list[Found] = field(default_factory=list)
-    logs: list[PartitionLog] = field(default_factory=list)
-    """The partitions that may have more later."""
     keys: list[ShareKey] = field(default_factory=list)
+    """The partitions that may have more later."""
     is_behind: bool = False
     """Whether there is more to look at, at once, behind what nobody is to see."""
     _record_count: int = 0
@@ -89,7 +88,9 @@ class ShareReading:
         """Whether the fetch may be answered now."""
         has_error = any(each.error_code is not ErrorCode.none for each in self.found)
         wanted_bytes = max(min(self.request.min_bytes, self._room_bytes), 1)
-        return has_error or not self.logs or self._size_bytes >= wanted_bytes
+        # What compaction has left out is given out without bytes.
+        has_any = self.request.min_bytes <= 1 and any(each.acquired for each in self.found)
+        return has_error or has_any or not self.keys or self._size_bytes >= wanted_bytes
 
     def read(self) -> ShareReading:
         """Look at all partitions, as far as there is room."""
@@ -158,7 +159,6 @@ class ShareReading:
                 message=f"the group {key.group_id} is no share group that reads this topic",
             )
         self.keys.append(key)
-        self.logs.append(log)
         try:
             return self._read(partition, log, deliveries)
         except (OffsetOutOfRange, PartitionClosed):
@@ -171,7 +171,7 @@ class ShareReading:
     def _read(self, partition: SharePartition, log: PartitionLog, before: Deliveries) -> Found:
         found = Found(partition=partition)
         deliveries = before.advance(log.start_offset)
-        below_offset = self._readable_below(log)
+        below_offset = self.services.shares.readable_below(self._key(partition), log)
         for _ in range(STEPS_PER_PARTITION_MAX):
             if not self._has_room or not deliveries.has_room(self.settings.share_partition_max_record_locks):
                 break
@@ -199,12 +199,6 @@ class ShareReading:
         return self._record_count < self.request.max_records and (
             self._size_bytes < self._room_bytes or (is_first and self._room_bytes > 0)
         )
-
-    def _readable_below(self, log: PartitionLog) -> int:
-        high_watermark = self.services.commit.high_watermark(log)
-        if self.settings.share_isolation_level != READ_COMMITTED:
-            return high_watermark
-        return log.last_stable_offset(high_watermark)
 
     def _records(self, log: PartitionLog, offset: int, below_offset: int) -> bytes:
         """What lies there, if there is room for it: one batch at least, if it is the first."""

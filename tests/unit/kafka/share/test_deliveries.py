@@ -224,6 +224,14 @@ def test_what_the_log_has_deleted_is_forgotten() -> None:
     assert settled.advance(8) == Deliveries(start_offset=10), "nothing settled is left at the beginning"
 
 
+def test_what_the_log_has_lost_is_forgotten() -> None:
+    deliveries = after_acquiring(0, 9)
+    assert deliveries.retreat(10) is deliveries
+    assert deliveries.retreat(4) == after_acquiring(0, 3)
+    assert deliveries.retreat(0) == Deliveries(start_offset=0)
+    assert Deliveries(start_offset=9).retreat(4) == Deliveries(start_offset=4)
+
+
 def test_no_more_than_so_many_offsets_are_in_flight_but_for_the_end_of_a_batch() -> None:
     limited = wanted(in_flight_count_max=6)
     deliveries, acquired = Deliveries(start_offset=0).acquire(spans((0, 3), (4, 7), (8, 9)), limited)

@@ -10,10 +10,12 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from headrace.kafka.answer import Pending
+from headrace.kafka.answer import Pending, Silence
+from headrace.kafka.api import APIS
 from headrace.kafka.groups import coordinator
 from headrace.kafka.groups.consumer.state import ConsumerGroup
 from headrace.kafka.groups.coordinator import GroupChanged
+from headrace.kafka.handlers.internal_topic import needing
 from headrace.kafka.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -391,6 +393,10 @@ def test_a_fetch_that_waits_gets_what_comes_back(bench: Bench, how: str) -> None
     else:
         bench.advance(LOCK_MS + 1)
     bench.settle()
+    if how in {"session closed", "connection lost"}:
+        assert not answer.is_resolved, "a moment later"
+        bench.advance(251)
+        bench.settle()
     assert given(answer.response) == [Got(0, 0, 0, 2)]
 
 
@@ -543,6 +549,116 @@ def test_what_members_are_told_is_what_they_have(seed: int) -> None:
     crowd = Crowd(seed)
     for _ in range(60):
         crowd.step()
+
+
+def parked(bench: Bench, members: str, **fields: Any) -> list[Any]:
+    """Members that wait for records, each on a connection of its own."""
+    waiting = []
+    for port, member in enumerate(members, start=10):
+        bench.join(member)
+        bench.fetch(member, port=port, max_records=0)
+        request = bench.fetch_request(member, max_wait_ms=60_000, **{"min_bytes": 1, **fields})
+        waiting.append(bench.ask(FETCH, 2, request, port=port))
+    return waiting
+
+
+def test_members_that_go_together_cost_a_record_one_try(bench: Bench) -> None:
+    bench.produce(0, "a")
+    bench.fetch(port=1)
+    waiting = parked(bench, "nopqrs")
+    for port, answer in [(1, None), *enumerate(waiting, start=10)]:
+        if answer is not None:
+            answer.abandon()
+        bench.services.shares.connection_lost(f"127.0.0.1:{port}")
+        bench.settle()
+    bench.advance(1_000)
+    bench.epochs.clear()
+    assert bench.got() == [Got(0, 0, 0, 2)]
+
+
+def test_a_broker_that_stops_gives_nothing_out_and_keeps_no_timers(bench: Bench) -> None:
+    bench.produce(0, "a")
+    bench.fetch(port=1)
+    waiting = parked(bench, "nopqrs")
+    bench.engine.stop()
+    for port in (1, *range(10, 16)):
+        bench.services.shares.connection_lost(f"127.0.0.1:{port}")
+    bench.settle()
+    assert not any(answer.is_resolved for answer in waiting)
+    bench.crash()
+    bench.epochs.clear()
+    assert bench.got() == [Got(0, 0, 0, 1)], "no try was written down"
+
+
+def test_one_record_is_no_reason_for_all_who_wait_to_look(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = parked(bench, "nopqrstu")
+    looks: list[reading.ShareReading] = []
+    read = reading.ShareReading.read
+
+    def counted(self: reading.ShareReading) -> reading.ShareReading:
+        looks.append(self)
+        return read(self)
+
+    monkeypatch.setattr(reading.ShareReading, "read", counted)
+    bench.produce(0, "a")
+    assert sum(answer.is_resolved for answer in waiting) == 1
+    assert len(looks) == 1
+    bench.produce(0, "b")
+    assert [given(answer.response) for answer in waiting[:2]] == [[Got(0, 0, 0, 1)], [Got(0, 1, 1, 1)]]
+
+
+def test_what_comes_back_behind_something_else_wakes_whoever_waits_for_more(bench: Bench) -> None:
+    bench.produce(0, "a" * 300)
+    bench.produce(0, "b" * 300)
+    bench.fetch()
+    bench.acknowledge("m", 0, (0, 0, RELEASE))
+    (waiting,) = parked(bench, "n", min_bytes=600)
+    bench.acknowledge("m", 0, (1, 1, RELEASE))
+    assert waiting.is_resolved
+
+
+def test_a_position_beyond_a_log_that_has_lost_its_end_goes_back_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(durability="os")
+    bench.produce(0, "a")
+    bench.produce(0, "b")
+    bench.fetch()
+    bench.acknowledge("m", 0, (0, 1, ACCEPT))
+    bench.store.topics["t"].partitions[0].sync()
+    bench.produce(0, "lost")
+    bench.fetch()
+    bench.acknowledge("m", 0, (2, 2, ACCEPT))
+    for name in (SHARE_STATE_TOPIC, "__consumer_offsets"):
+        bench.store.topics[name].partitions[0].sync()
+    bench.disk.crash(Random(1))
+    bench.open()
+    assert bench.store.topics["t"].partitions[0].end_offset == 2, "what this seed loses"
+    bench.produce(0, "new")
+    bench.epochs.clear()
+    assert bench.got() == [Got(0, 2, 2, 1)]
+    assert "goes back to offset 2" in caplog.text
+
+
+def test_a_group_id_that_no_record_can_hold_is_refused(bench: Bench) -> None:
+    name = "g" * 40_000
+    assert alter(bench, name).error_code is ErrorCode.invalid_group_id
+    request = ShareGroupHeartbeatRequest(
+        group_id=name, member_id="m", member_epoch=0, subscribed_topic_names=("t",)
+    )
+    assert bench.tell(HEARTBEAT, 1, request).error_code is ErrorCode.invalid_request
+
+
+def test_a_mistake_in_a_handler_that_has_waited_for_its_topic_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    handler = APIS[FETCH].handled_by(needing(SHARE_STATE_TOPIC, lambda *_: 1 / 0))
+    monkeypatch.setitem(APIS, FETCH, handler)
+    assert bench.ask(FETCH, 2, bench.fetch_request()) is Silence.CLOSE
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_whoever_goes_while_its_group_begins_leaves_nothing_behind(bench: Bench) -> None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MEMBER_ID_LENGTH_MAX: Final = 36
 """Clients take a UUID as it is written."""
+GROUP_ID_BYTES_MAX: Final = 2**15 - 1
+"""What fits into the keys of records."""
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
@@ -22,6 +24,9 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
     # Kafka says nothing more about member ids.
     _require(0 < len(request.member_id) <= MEMBER_ID_LENGTH_MAX, "")
     _require(request.group_id.strip() != "", "GroupId can't be empty.")
+    _require(
+        len(request.group_id.encode()) <= GROUP_ID_BYTES_MAX, f"GroupId is above {GROUP_ID_BYTES_MAX} bytes."
+    )
     _require(request.rack_id is None or request.rack_id.strip() != "", "RackId can't be empty.")
     if request.member_epoch == JOIN_EPOCH:
         _require(bool(request.subscribed_topic_names), "SubscribedTopicNames must be set in first request.")
