@@ -129,9 +129,10 @@ class _ShareFetch:
         """The answer, once what was acknowledged is durable."""
 
         def respond(error: HeadraceError | None) -> ShareFetchResponse:
-            if error is not None:
-                self._acknowledging.fail(error)
-            return self._response(found)
+            if error is None:
+                return self._response(found)
+            self._acknowledging.fail(error)
+            return self._response([_unkept(each.partition, error) for each in found])
 
         return self._services.shares.answer(respond)
 
@@ -205,12 +206,7 @@ class _ShareFetch:
             self._timer.cancel()
 
     def _failed(self, error: HeadraceError) -> Pending[ShareFetchResponse]:
-        return self.answer(
-            [
-                Found(partition=each, error_code=ErrorCode.kafka_storage_error, message=str(error))
-                for each in self._session.partitions
-            ]
-        )
+        return self.answer([_unkept(each, error) for each in self._session.partitions])
 
     def _response(self, found: list[Found]) -> ShareFetchResponse:
         by_partition = {each.partition: each for each in found}
@@ -235,6 +231,11 @@ class _ShareFetch:
                 for topic_id, same in groupby(told, key=lambda each: each[0])
             ),
         )
+
+
+def _unkept(partition: SharePartition, error: HeadraceError) -> Found:
+    """Nothing is given out where nothing can be kept of what becomes of it."""
+    return Found(partition=partition, error_code=ErrorCode.kafka_storage_error, message=str(error))
 
 
 def _has_news(found: Found) -> bool:

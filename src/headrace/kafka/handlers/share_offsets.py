@@ -48,11 +48,21 @@ NOT_HOSTED = "This server does not host this topic-partition."
 
 def handle_describe_share_group_offsets(
     call: Call, request: DescribeShareGroupOffsetsRequest
-) -> DescribeShareGroupOffsetsResponse:
-    """Tell where groups begin to read, and how much is left for them to do."""
-    return DescribeShareGroupOffsetsResponse(
-        groups=tuple(_described_or_failed(call.services, group) for group in request.groups)
-    )
+) -> DescribeShareGroupOffsetsResponse | Pending[DescribeShareGroupOffsetsResponse]:
+    """Tell where groups begin to read, and how much is left for them to do, once that is durable."""
+    services = call.services
+    described = tuple(_described_or_failed(services, group) for group in request.groups)
+
+    def respond(error: HeadraceError | None) -> DescribeShareGroupOffsetsResponse:
+        if error is None:
+            return DescribeShareGroupOffsetsResponse(groups=described)
+        return DescribeShareGroupOffsetsResponse(
+            groups=tuple(_not_described(group.group_id, error) for group in request.groups)
+        )
+
+    pending: Pending[DescribeShareGroupOffsetsResponse] = Pending()
+    services.shares.when_durable(lambda error: pending.resolve(respond(error)))
+    return pending
 
 
 def handle_alter_share_group_offsets(
@@ -196,9 +206,13 @@ def _described_or_failed(
     try:
         return _described(services, asked)
     except HeadraceError as error:
-        return DescribeShareGroupOffsetsResponseGroup(
-            group_id=asked.group_id, error_code=error_code_of(error), error_message=str(error)
-        )
+        return _not_described(asked.group_id, error)
+
+
+def _not_described(group_id: str, error: HeadraceError) -> DescribeShareGroupOffsetsResponseGroup:
+    return DescribeShareGroupOffsetsResponseGroup(
+        group_id=group_id, error_code=error_code_of(error), error_message=str(error)
+    )
 
 
 def _described(

@@ -870,7 +870,26 @@ def test_what_can_not_be_synced_is_not_answered_as_kept(bench: Bench) -> None:
     assert verdict(answer.response) is ErrorCode.kafka_storage_error
     answer = bench.ask(ACKNOWLEDGE, 2, bench.acknowledge_request("m", 0, (0, 0, ACCEPT)))
     assert verdict(answer) is not ErrorCode.none
+    answer = bench.fetch()
+    ((partition, _),) = (topic.partitions for topic in answer.responses)
+    assert partition.error_code is ErrorCode.kafka_storage_error
+    assert given(answer) == []
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
+    (group,) = bench.tell(DESCRIBE, 1, DescribeShareGroupOffsetsRequest(groups=(asked,))).groups
+    assert group.error_code is ErrorCode.kafka_storage_error
     bench.advance(LOCK_MS + 1)
+
+
+def test_a_position_is_told_when_it_is_durable(bench: Bench) -> None:
+    bench.produce(0, "a", "b")
+    bench.fetch()
+    bench.ask(ACKNOWLEDGE, 2, bench.acknowledge_request("m", 0, (0, 1, ACCEPT)))
+    asked = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
+    told = bench.ask(DESCRIBE, 1, DescribeShareGroupOffsetsRequest(groups=(asked,)))
+    assert isinstance(told, Pending)
+    assert not told.is_resolved
+    bench.settle()
+    assert told.response.groups[0].topics[0].partitions[0].start_offset == 2
 
 
 def test_positions_that_can_not_be_read_back_are_named_and_hold_up_nothing_else(bench: Bench) -> None:
