@@ -6,7 +6,7 @@ durable, all that it rests on is durable, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from headrace.errors import StorageError
 from headrace.failpoints import hit
@@ -16,24 +16,22 @@ from headrace.kafka.groups.offsets import (
     OffsetsSettled,
     decode_offset_record,
 )
+from headrace.kafka.internal_batches import internal_batches
 from headrace.kafka.services import OFFSETS_TOPIC
-from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch, read_header
+from headrace.log.batch import TRANSACTIONAL, decode_records, encode_batch
 from headrace.log.marker import decode_marker
 from headrace.log.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from headrace.errors import HeadraceError
     from headrace.kafka.commit import GroupCommit
     from headrace.kafka.groups.coordinator import GroupCoordinator
     from headrace.kafka.groups.loading import GroupLoader
     from headrace.kafka.groups.record_codec import Encoded
-    from headrace.log.batch import BatchHeader
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
-
-RECOVERY_READ_BYTES: Final = 1024 * 1024
 
 
 class OffsetsLog:
@@ -83,7 +81,7 @@ class OffsetsLog:
 
     def replay(self, coordinator: GroupCoordinator, loader: GroupLoader) -> None:
         """Apply all offsets to the coordinator, and give all records of groups to the loader."""
-        for header, batch in self._batches():
+        for header, batch in internal_batches(self._store, OFFSETS_TOPIC):
             if header.is_control:
                 marker = decode_marker(header, batch)
                 if marker is not None:
@@ -97,20 +95,6 @@ class OffsetsLog:
                     coordinator.apply(OffsetPending(producer_id=header.producer_id, committed=decoded))
                 else:
                     coordinator.apply(decoded)
-
-    def _batches(self) -> Iterator[tuple[BatchHeader, bytes]]:
-        topic = self._store.topics.get(OFFSETS_TOPIC)
-        if topic is None:
-            return
-        log = topic.partitions[0]
-        offset = log.start_offset
-        while data := log.read(offset, size_bytes_max=RECOVERY_READ_BYTES):
-            view = memoryview(data)
-            while view:
-                header = read_header(view)
-                yield header, bytes(view[: header.size_bytes])
-                offset = header.last_offset + 1
-                view = view[header.size_bytes :]
 
     def _log(self) -> PartitionLog:
         topic = self._store.topics.get(OFFSETS_TOPIC)

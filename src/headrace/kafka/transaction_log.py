@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import StorageError
+from headrace.kafka.internal_batches import internal_batches
 from headrace.kafka.services import TRANSACTIONS_TOPIC
 from headrace.kafka.transactions.records import decode_transaction_record, encode_transaction_record
-from headrace.log.batch import decode_records, encode_batch, read_header
+from headrace.log.batch import decode_records, encode_batch
 from headrace.log.record import Record
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
 
-READ_BYTES: Final = 1024 * 1024
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """More than the record of a transaction that has every partition that a broker can have."""
 
@@ -45,18 +45,9 @@ class TransactionLog:
 
     def read(self) -> Iterator[TransactionRecord]:
         """All records, in their order."""
-        if TRANSACTIONS_TOPIC not in self._store.topics:
-            return
-        log = self._partition()
-        offset = log.start_offset
-        while data := log.read(offset, size_bytes_max=READ_BYTES):
-            view = memoryview(data)
-            while view:
-                header = read_header(view)
-                if not header.is_control:
-                    yield from _decode(bytes(view[: header.size_bytes]))
-                offset = header.last_offset + 1
-                view = view[header.size_bytes :]
+        for header, batch in internal_batches(self._store, TRANSACTIONS_TOPIC):
+            if not header.is_control:
+                yield from _decode(batch)
 
     def append(self, records: Sequence[TransactionRecord]) -> int:
         """Write records, and return the offset below which all must be durable for them to be.

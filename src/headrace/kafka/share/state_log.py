@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import StorageError
 from headrace.failpoints import hit
+from headrace.kafka.internal_batches import internal_batches
 from headrace.kafka.services import SHARE_STATE_TOPIC
 from headrace.kafka.share.records import decode, encode_key, encode_value
-from headrace.log.batch import decode_records, encode_batch, read_header
+from headrace.log.batch import decode_records, encode_batch
 from headrace.log.record import Record
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from headrace.log.partition import PartitionLog
     from headrace.log.store import LogStore
 
-READ_BYTES: Final = 1024 * 1024
 BATCH_BYTES_MAX: Final = 64 * 1024 * 1024
 """More than the positions of all partitions that one request can name."""
 
@@ -34,27 +34,13 @@ class ShareStateLog:
         self._clock = clock
         self._commit = commit
 
-    @property
-    def is_there(self) -> bool:
-        """Whether anything can have been written, and anything can be."""
-        return SHARE_STATE_TOPIC in self._store.topics
-
     def read(self) -> Iterator[Stored]:
         """All records, in their order."""
-        if not self.is_there:
-            return
-        log = self._partition()
-        offset = log.start_offset
-        while data := log.read(offset, size_bytes_max=READ_BYTES):
-            view = memoryview(data)
-            while view:
-                header = read_header(view)
-                for record in decode_records(bytes(view[: header.size_bytes])):
-                    stored = decode(record.key or b"", record.value)
-                    if stored is not None:
-                        yield stored
-                offset = header.last_offset + 1
-                view = view[header.size_bytes :]
+        for _, batch in internal_batches(self._store, SHARE_STATE_TOPIC):
+            for record in decode_records(batch):
+                stored = decode(record.key or b"", record.value)
+                if stored is not None:
+                    yield stored
 
     def append(self, changes: Sequence[Stored]) -> int:
         """Write positions, and return the offset below which all must be durable for them to be.
